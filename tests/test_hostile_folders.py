@@ -58,26 +58,21 @@ def test_descriptions_of_a_folder_that_are_none_are_refused_at_once(what, store,
             ask()
 
 
-@pytest.mark.parametrize(("what", "name"), [("pipe", "claims"), ("link", "claims"), ("link", f"running/{TASK.key}")])
-def test_notes_of_who_is_at_it_are_written_to_no_other_file(what, name, store, tmp_path):
+@pytest.mark.parametrize("what", ["pipe", "link"])
+def test_notes_of_who_is_at_it_are_written_to_no_other_file(what, store, tmp_path):
     (tmp_path / "precious").write_text("years of work")
-    put(store.folder / name, what, tmp_path)
-    with pytest.raises(StorageError, match="remove it"), store.claim(TASK.key), store.mark(TASK.key):
+    put(store.folder / "claims", what, tmp_path)
+    with pytest.raises(StorageError, match="remove it"), store.claim(TASK.key):
         pass
     assert (tmp_path / "precious").read_text() == "years of work"
-    assert not store.timed_out(TASK.key)
 
 
 def test_folders_of_a_folder_that_are_links_are_neither_written_to_nor_emptied(store, tmp_path):
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / TASK.key).write_text("years of work")
-    running, inner = store.folder / "running", store.path(TASK.key).parent
-    running.rmdir()
-    for place in (running, store.folder / "names", inner):
+    for place in (store.folder / "names", store.path(TASK.key).parent):
         place.symlink_to(tmp_path / "home")
     deeds = [
-        lambda: store.mark(TASK.key).__enter__(),
-        lambda: store.unmark(TASK.key),
         lambda: store.keep_names({"problems": {}, "settings": {}}),
         lambda: store.write(Result(TASK, {"value": 1.0}, {}, 0.1)),
         lambda: store.put(TASK.key, b"result"),

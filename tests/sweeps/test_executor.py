@@ -148,6 +148,28 @@ def test_failures_are_listed_when_all_else_is_done(tmp_path: Path) -> None:
     assert complete(squares(4), tmp_path / "out", workers=1).found == 4
 
 
+def test_a_time_limit_ends_the_run_only_also_in_a_folder_that_the_worker_does_not_see(tmp_path: Path) -> None:
+    task = Task("helpers.sweep_runs:hang", {})
+    store = Store.create(tmp_path / "here")
+    for folder in (tmp_path / "elsewhere", store.folder):
+        outcome = perform(call_of(task, folder, store.token)._replace(time_limit=0.2))
+        assert outcome.message == "the time limit of 0.2 s has passed"
+        assert not outcome.transient
+
+
+def test_a_run_beyond_its_time_limit_is_made_by_the_next_sweep_without_one(tmp_path: Path) -> None:
+    (task,) = squares(1, seconds=1.0)
+    with local_workers(1) as engine:
+        assert len(complete([task], tmp_path, engine=engine, time_limit=0.2).failures) == 1
+        assert complete([task], tmp_path, engine=engine).made == 1
+
+
+def test_the_reason_of_a_retry_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    deadly = Task("helpers.sweep_runs:die", {"log": str(tmp_path / "log"), "times": 1}, "deadly")
+    run_tasks([deadly], tmp_path / "out", workers=2, progress=True)
+    assert capsys.readouterr().err == "deadly: the worker process died: SIGKILL(-9); trying again\n"
+
+
 def test_the_message_of_a_result_that_cannot_be_stored_names_it(tmp_path: Path) -> None:
     with pytest.raises(SweepError, match=r"helpers\.sweep_runs:odd_result returned 'list' as list"):
         run_tasks([Task("helpers.sweep_runs:odd_result", {})], tmp_path, workers=1)

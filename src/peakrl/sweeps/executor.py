@@ -2,8 +2,11 @@
 
 Any `concurrent.futures.Executor` can run tasks; this module has executors for this process, for processes of this
 machine, for Ray and for Dask. An executor gets `perform` and a call, and its future returns the outcome. A future that
-raises has lost its worker, and the task is submitted again. On this machine a thread per worker process exchanges lines
-of JSON with it, so that the death of one process does not affect the others.
+raises has lost its worker, and the task is submitted again.
+
+A `WorkerProcess` exchanges lines of JSON with a process of its own, so that the death of that process affects nothing
+else. Workers of this machine are such processes, and so is whatever runs a task with a time limit, on any executor: a
+watchdog ends the process.
 
 The worker stores the result, so that nothing is lost if the driver dies. If the folder is not visible from the worker's
 machine, the result is sent to the driver as bytes.
@@ -15,6 +18,7 @@ import faulthandler
 import importlib
 import json
 import os
+import pkgutil
 import signal
 import subprocess
 import sys
@@ -30,12 +34,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from peakrl.checks import check_choice, check_count, check_number
 from peakrl.cores import usable_cores
 from peakrl.errors import PeakError, SettingsError, SweepError
-from peakrl.progress import Progress
+from peakrl.progress import Progress, say
 from peakrl.sweeps.store import Result, Store, Task, visible
 
 #: Seconds between two checks of tasks that another sweep is running.
@@ -57,7 +61,7 @@ ONE_THREAD = {
 }
 #: Folder of the present task: paths in its configuration are relative to it.
 FOLDER: ContextVar[str] = ContextVar("folder", default=".")
-DONE, FAILED, DIED, BUSY = "done", "failed", "died", "busy"
+DONE, FAILED, BUSY = "done", "failed", "busy"
 
 
 class Call(NamedTuple):
@@ -76,7 +80,6 @@ class Call(NamedTuple):
 class Outcome(NamedTuple):
     """The outcome of a task."""
 
-    key: str
     status: str
     message: str = ""
     #: Worth a retry: the machine failed, not the task.
@@ -172,7 +175,7 @@ def complete(
         token, absolute = store.token, str(store.folder.absolute())
         calls = [Call(t.key, t.function, t.config, absolute, token, time_limit, search) for t in missing]
         with (
-            chosen_engine(engine, workers, address, time_limit) as chosen,
+            chosen_engine(engine, workers, address) as chosen,
             Progress(title, total=len(unique), unit="runs", begin=done.found, enabled=progress) as shown,
         ):
             most = 1 if isinstance(chosen, InProcess) else workers or MOST
@@ -206,7 +209,7 @@ class _Driver:
 
     def __init__(self, store: Store, tasks: dict[str, Task], retries: int, done: Completion, shown: Progress) -> None:
         self.store, self.tasks, self.retries, self.done, self.shown = store, tasks, retries, done, shown
-        #: Lost workers of each task.
+        #: Failed attempts of each task.
         self.mishaps: Counter[str] = Counter()
         #: Tasks that another sweep is running.
         self.waiting: list[Call] = []
@@ -215,9 +218,6 @@ class _Driver:
         """Run until every task is done or has failed, with at most `most` of them submitted at a time."""
         under_way: dict[Future[Outcome], Call] = {}
         done: SimpleQueue[Future[Outcome]] = SimpleQueue()
-        for call in queue:
-            if call.time_limit is not None:
-                self.store.unmark(call.key)  # of an earlier sweep
         try:
             while queue or under_way or self.waiting:
                 while queue and len(under_way) < most:
@@ -232,49 +232,42 @@ class _Driver:
                     future.add_done_callback(done.put)
                 if under_way:
                     future = done.get()
-                    call = under_way.pop(future)
-                    self.settle(call, self.outcome_of(future, call), queue)
+                    self.settle(under_way.pop(future), outcome_of(future), queue)
                 else:  # another sweep is running the rest: check again later
                     time.sleep(PATIENCE)
                     queue.extend(self.waiting)
                     self.waiting.clear()
         finally:
-            for future in list(under_way):
+            for future in under_way:
                 future.cancel()
-            if under_way and isinstance(engine, LocalProcesses):
-                engine.shutdown()
-
-    def outcome_of(self, future: Future[Outcome], call: Call) -> Outcome:
-        """Return the outcome of a task; a future that raises has lost its worker, maybe after the task was done."""
-        try:
-            outcome = future.result()
-        except Exception as error:
-            words = (str(error).strip().splitlines() or [""])[0]
-            message = f"a worker was lost: {type(error).__name__}: {words}"
-            outcome = Outcome(call.key, DIED, message, transient=True)
-        if outcome.payload is not None:
-            self.store.put(call.key, outcome.payload)
-        if outcome.status == DIED and self.store.has(call.key):
-            return outcome._replace(status=DONE)
-        if outcome.status == DIED and call.time_limit is not None and self.store.timed_out(call.key):
-            # A retry would take as long.
-            return outcome._replace(message=f"the time limit of {call.time_limit:g} s has passed", transient=False)
-        return outcome
 
     def settle(self, call: Call, outcome: Outcome, queue: deque[Call]) -> None:
         """Handle an outcome."""
         task, done = self.tasks[call.key], self.done
+        if outcome.payload is not None:
+            self.store.put(call.key, outcome.payload)
         if outcome.status == BUSY:
             self.waiting.append(call)
-        elif outcome.transient and outcome.status != DONE and self.mishaps[call.key] < self.retries:
+        elif outcome.status == DONE or self.store.has(call.key):  # a worker may be lost after its task was done
+            done.made += 1
+        elif outcome.transient and self.mishaps[call.key] < self.retries:
             self.mishaps[call.key] += 1
             queue.append(call)
-        elif outcome.status == DONE:
-            done.made += 1
+            if self.shown.enabled:
+                say(f"{task}: {outcome.message}; trying again")
         else:
             done.failures.append(Failure(task, outcome.message, self.mishaps[call.key] + 1))
         count = done.found + done.made + len(done.failures)
         self.shown.reach(count, failed=len(done.failures), last=str(task))
+
+
+def outcome_of(future: Future[Outcome]) -> Outcome:
+    """Return the outcome of a task; a future that raises has lost its worker."""
+    try:
+        return future.result()
+    except Exception as error:
+        words = (str(error).strip().splitlines() or [""])[0]
+        return Outcome(FAILED, f"a worker was lost: {type(error).__name__}: {words}", transient=True)
 
 
 # The worker ---------------------------------------------------------------------------------------------------------
@@ -283,35 +276,40 @@ _one_run = threading.Lock()
 
 
 def perform(call: Call) -> Outcome:
-    """Run a task in a worker process: one kernel thread, one task at a time."""
+    """Run a task in a worker of any executor: one kernel thread, one task at a time."""
     os.environ.update(ONE_THREAD)
     with _one_run:
         return perform_here(call)
 
 
 def perform_here(call: Call) -> Outcome:
-    """Run a task and return its outcome; exceptions of the task do not end the process."""
+    """Run a task in this process, or in another one if it has a time limit."""
+    return perform_now(call) if call.time_limit is None else limited_worker.perform(call)
+
+
+def perform_now(call: Call, watchdog: IO[bytes] | None = None) -> Outcome:
+    """Run a task and return its outcome; exceptions of the task do not end the process.
+
+    After the time limit, the process ends with "Timeout" and a traceback in `watchdog`.
+    """
     try:
         if not visible(call.folder, call.token):
             with tempfile.TemporaryDirectory(prefix="peakrl-") as folder:
                 store = Store.create(folder)
-                _make(call, store)
-                return Outcome(call.key, DONE, payload=store.path(call.key).read_bytes())
+                _make(call, store, watchdog)
+                return Outcome(DONE, payload=store.path(call.key).read_bytes())
         store = Store(call.folder)
         with store.claim(call.key) as claimed:
-            if store.has(call.key):
-                return Outcome(call.key, DONE)
-            if not claimed:
-                return Outcome(call.key, BUSY)
-            if call.time_limit is not None and store.timed_out(call.key):  # some clusters retry on their own
-                return Outcome(call.key, DIED)
-            _make(call, store)
-        return Outcome(call.key, DONE)
+            if not store.has(call.key):
+                if not claimed:
+                    return Outcome(BUSY)
+                _make(call, store, watchdog)
+        return Outcome(DONE)
     except (Exception, SystemExit) as error:
-        return Outcome(call.key, FAILED, describe(error), transient=isinstance(error, OSError | MemoryError))
+        return Outcome(FAILED, describe(error), transient=isinstance(error, OSError | MemoryError))
 
 
-def _make(call: Call, store: Store) -> None:
+def _make(call: Call, store: Store, watchdog: IO[bytes] | None) -> None:
     """Call the function and store its result."""
     task = Task(call.function, call.config)
     if task.key != call.key:
@@ -321,30 +319,28 @@ def _make(call: Call, store: Store) -> None:
         )
     function = load_function(call.function, call.search)
     begun = time.perf_counter()
-    with ExitStack() as stack:
-        stack.callback(FOLDER.reset, FOLDER.set(call.search or "."))
-        if call.time_limit is not None:
-            # A watchdog without the GIL: it ends the process even in compiled loops.
-            note = stack.enter_context(store.mark(call.key))
-            faulthandler.dump_traceback_later(call.time_limit, exit=True, file=note)
-            stack.callback(faulthandler.cancel_dump_traceback_later)
+    folder = FOLDER.set(call.search or ".")
+    try:
+        if watchdog is not None and call.time_limit is not None:
+            # It does not need the GIL, and so ends the process even in compiled loops.
+            faulthandler.dump_traceback_later(call.time_limit, exit=True, file=watchdog)
         returned = function(dict(task.config))
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        FOLDER.reset(folder)
     store.write(Result.of(task, returned, time.perf_counter() - begun))
 
 
 def load_function(name: str, search: str | None = None) -> Callable[..., Any]:
     """Return the function "module:name"."""
-    module, _, attribute = name.partition(":")
-    if search is not None and search not in sys.path and not module.startswith("peakrl."):
+    if search is not None and search not in sys.path and not name.startswith("peakrl."):
         sys.path.append(search)
     try:
-        found: Any = importlib.import_module(module)
-    except ImportError as error:
-        raise SweepError(f"{name}: the module {module!r} cannot be imported: {error}") from error
-    for part in attribute.split("."):
-        found = getattr(found, part, None)
+        found = pkgutil.resolve_name(name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise SweepError(f"{name} cannot be imported: {error}") from error
     if not callable(found):
-        raise SweepError(f"{name}: the module {module!r} has no function {attribute!r}")
+        raise SweepError(f"{name} is {found!r}; it must be a function")
     return found  # type: ignore[no-any-return]
 
 
@@ -368,26 +364,87 @@ def serve() -> None:
             load_function(sys.argv[1])()
     with suppress(BrokenPipeError):  # the driver has ended; the result is stored
         for line in calls:
-            outcome = perform(Call(*json.loads(line)))
+            outcome = perform_now(Call(*json.loads(line)), answers)
             answers.write(json.dumps(outcome, default=bytes.hex).encode() + b"\n")
+
+
+class WorkerProcess:
+    """A process with one kernel thread that runs one task after another; it is started again if it has died."""
+
+    def __init__(self, prepare: str = "") -> None:
+        self._prepare, self._ended, self._lock = prepare, False, threading.Lock()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Return the process, started if there is none."""
+        with self._lock:
+            if self._ended:
+                raise SweepError("the workers have been shut down")
+            if self._process is None or self._process.poll() is not None:
+                self._stop()
+                path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
+                self._process = subprocess.Popen(
+                    [sys.executable, "-P", "-c", "from peakrl.sweeps.executor import serve; serve()", self._prepare],
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | ONE_THREAD | {"PYTHONPATH": path},
+                    start_new_session=True,  # Ctrl-C goes to the driver only
+                )  # fmt: skip
+            return self._process
+
+    def perform(self, call: Call) -> Outcome:
+        """Run a task in the process."""
+        process = self.start()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            with suppress(OSError):  # it has died; the answer is empty
+                process.stdin.write(json.dumps(call).encode() + b"\n")
+                process.stdin.flush()
+            answer = process.stdout.readline()
+        except BaseException:
+            self._stop()
+            raise
+        if answer.startswith(b"["):
+            outcome = Outcome(*json.loads(answer))
+            return outcome._replace(payload=outcome.payload and bytes.fromhex(str(outcome.payload)))
+        code = self._stop()
+        if answer.startswith(b"Timeout"):
+            return Outcome(FAILED, f"the time limit of {call.time_limit:g} s has passed")
+        how = f"{signal.Signals(-code).name}({code})" if code < 0 else f"exit code {code}"
+        return Outcome(FAILED, f"the worker process died: {how}", transient=True)
+
+    def end(self) -> None:
+        """End the process and its task for good."""
+        with self._lock:
+            self._ended = True
+        self._stop()
+
+    def _stop(self) -> int:
+        """Kill the process, if there is one, and return its exit code."""
+        process = self._process
+        if process is None:
+            return 0
+        process.kill()
+        for pipe in (process.stdin, process.stdout):
+            with suppress(OSError):
+                assert pipe is not None
+                pipe.close()
+        return process.wait()
+
+
+#: Runs the tasks with a time limit.
+limited_worker = WorkerProcess()
 
 
 # Executors ----------------------------------------------------------------------------------------------------------
 
 
-def chosen_engine(
-    engine: str | Executor, workers: int | None, address: str | None, time_limit: float | None
-) -> AbstractContextManager[Executor]:
+def chosen_engine(engine: str | Executor, workers: int | None, address: str | None) -> AbstractContextManager[Executor]:
     """Return a context of the executor with that name; one that was passed is not shut down."""
     if isinstance(engine, Executor):
         return nullcontext(engine)
-    if engine == "ray":
-        return ray_engine(workers, address)
-    if engine == "dask":
-        return dask_engine(workers, address)
-    if time_limit is not None:
-        return LocalProcesses(workers or usable_cores())  # a task over its limit ends its process
-    return local_workers(workers)
+    if engine == "processes":
+        return local_workers(workers)
+    return (ray_engine if engine == "ray" else dask_engine)(workers, address)
 
 
 @contextmanager
@@ -413,70 +470,33 @@ class InProcess(Executor):
 
 
 class LocalProcesses(ThreadPoolExecutor):
-    """Threads with a worker process each, which has one kernel thread; a process that died is replaced."""
+    """Threads that pass tasks on to as many worker processes."""
 
     def __init__(self, workers: int, *, prepare: str | None = None) -> None:
         super().__init__(workers)
-        self._prepare = prepare
-        self._lock, self._own = threading.Lock(), threading.local()
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self._stopped = False
-        for _ in range(workers if prepare is not None else 0):
-            super().submit(self._process)
+        self._workers = [WorkerProcess(prepare or "") for _ in range(workers)]
+        self._idle: SimpleQueue[WorkerProcess] = SimpleQueue()
+        for worker in self._workers:
+            self._idle.put(worker)
+            if prepare is not None:
+                worker.start()
 
     def submit(self, fn: Any, /, *args: Any, **options: Any) -> Future[Any]:
         """Run a task in the next free worker."""
         return super().submit(self._perform, *args)
 
-    def _process(self) -> subprocess.Popen[bytes]:
-        """Return the process of this thread."""
-        process: subprocess.Popen[bytes] | None = getattr(self._own, "process", None)
-        if process is None or process.poll() is not None:
-            path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
-            process = self._own.process = subprocess.Popen(
-                [sys.executable, "-P", "-c", "from peakrl.sweeps.executor import serve; serve()", self._prepare or ""],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | ONE_THREAD | {"PYTHONPATH": path},
-                start_new_session=True,  # Ctrl-C goes to the driver only
-            )  # fmt: skip
-            with self._lock:
-                self._processes.append(process)
-                if self._stopped:
-                    process.kill()
-        return process
-
     def _perform(self, call: Call) -> Outcome:
-        process = self._process()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with suppress(OSError):  # it has died; the answer is empty
-            process.stdin.write(json.dumps(call).encode() + b"\n")
-            process.stdin.flush()
-        answer = process.stdout.readline()
-        if answer.endswith(b"\n"):
-            outcome = Outcome(*json.loads(answer))
-            return outcome._replace(payload=outcome.payload and bytes.fromhex(str(outcome.payload)))
-        code = stopped(process)
-        how = f"{signal.Signals(-code).name}({code})" if code < 0 else f"exit code {code}"
-        return Outcome(call.key, DIED, f"the worker process died: {how}", transient=True)
+        worker = self._idle.get()
+        try:
+            return worker.perform(call)
+        finally:
+            self._idle.put(worker)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Kill the processes and their tasks."""
-        with self._lock:
-            self._stopped = True
-            for process in self._processes:
-                process.kill()
+        for worker in self._workers:
+            worker.end()
         super().shutdown(cancel_futures=True)
-        for process in self._processes:
-            stopped(process)
-
-
-def stopped(process: subprocess.Popen[bytes]) -> int:
-    """Close the pipes of a worker process, which ends it, and return its exit code."""
-    for pipe in (process.stdin, process.stdout):
-        with suppress(OSError):
-            assert pipe is not None
-            pipe.close()
-    return process.wait()
 
 
 class RayTasks(Executor):
@@ -484,21 +504,12 @@ class RayTasks(Executor):
 
     def __init__(self, ray: Any) -> None:
         self._ray = ray
-        self._under_way: dict[Future[Any], Any] = {}
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
         """Submit a task without Ray's own retries, which the driver counts."""
         remote = self._ray.remote(num_cpus=1, max_retries=0, runtime_env={"env_vars": ONE_THREAD})(fn)
-        reference = remote.remote(*args)
-        future: Future[Any] = reference.future()
-        self._under_way[future] = reference
-        future.add_done_callback(lambda done: self._under_way.pop(done, None))
+        future: Future[Any] = remote.remote(*args).future()
         return future
-
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Cancel running tasks."""
-        for reference in list(self._under_way.values()):
-            self._ray.cancel(reference, force=True)
 
 
 @contextmanager
@@ -516,8 +527,7 @@ def ray_engine(workers: int | None, address: str | None) -> Iterator[Executor]:
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise SettingsError(f"there is no Ray cluster at {address!r}: {error}") from error
     try:
-        with RayTasks(ray) as tasks:
-            yield tasks
+        yield RayTasks(ray)
     finally:
         if ours:
             ray.shutdown()

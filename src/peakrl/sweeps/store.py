@@ -8,7 +8,6 @@ Equal keys mean the same task, equal digests the same result; the run time is pa
     FOLDER/peakrl-results.json   result schema, and a token that identifies the folder
     FOLDER/runs/ab/ab12...run    one file per result, written atomically
     FOLDER/names/...json         names of the problems and settings of sweeps
-    FOLDER/running/ab12...       a task with a time limit; stays, with a traceback, if the limit ended its process
     FOLDER/claims                one byte of this file is locked for each running task
 
 A claim is a lock of the operating system and ends with the process that holds it. It prevents two sweeps that share the
@@ -195,8 +194,7 @@ class Store:
         """Return the store of `folder`, created if missing; raise if its schema differs."""
         store = cls(folder)
         try:
-            for part in ("runs", "running"):
-                (store.folder / part).mkdir(parents=True, exist_ok=True)
+            (store.folder / "runs").mkdir(parents=True, exist_ok=True)
         except (OSError, ValueError) as error:  # ValueError: invalid name
             why = getattr(error, "strerror", None) or error
             raise StorageError(f"cannot create the folder {folder}: {why}") from error
@@ -313,7 +311,7 @@ class Store:
         except ImportError:  # pragma: no cover (no such locks on this system)
             yield True
             return
-        with self._own_file("claims", os.O_APPEND) as file:
+        with self._claims() as file:
             locked = True
             try:
                 fcntl.lockf(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, byte)
@@ -323,46 +321,16 @@ class Store:
                 pass  # the file system has no locks
             yield locked
 
-    @contextlib.contextmanager
-    def mark(self, key: str) -> Iterator[IO[str]]:
-        """Open a file for the traceback of a task that exceeds its time limit; remove it if the task ends."""
-        with self._own_file(f"running/{key}", os.O_TRUNC) as file:
-            try:
-                yield file
-            finally:
-                self.unmark(key)
-
-    def timed_out(self, key: str) -> bool:
-        """Did a task exceed its time limit?"""
-        try:
-            return read_file(self.folder / "running" / key).startswith(b"Timeout (")
-        except StorageError:
-            return False
-
-    def unmark(self, key: str) -> None:
-        """Remove the mark of a task."""
-        path = self.folder / "running" / key
-        self._check_links(path)
-        try:
-            path.unlink(missing_ok=True)
-        except OSError as error:
-            raise StorageError(f"cannot remove {path}: {error.strerror}") from error
-
     # Folders of others, whose links may lead to files outside of them ------------------------------------------------
 
-    @contextlib.contextmanager
-    def _own_file(self, name: str, flags: int) -> Iterator[IO[str]]:
-        """Open a file of the folder for writing; never a link or a pipe."""
-        path = self.folder / name
-        self._check_links(path)
+    def _claims(self) -> IO[str]:
+        """Open the claims file for writing; never a link or a pipe."""
+        path = self.folder / "claims"
         plain = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
         try:
-            number = os.open(path, flags | os.O_WRONLY | os.O_CREAT | plain, 0o666)
-            file = os.fdopen(number, "w", encoding="utf-8")
+            return os.fdopen(os.open(path, os.O_APPEND | os.O_WRONLY | os.O_CREAT | plain, 0o666), "w")
         except OSError as error:
             raise StorageError(f"cannot write {path}: {error.strerror}; remove it") from error
-        with file:
-            yield file
 
     def _prepared(self, path: Path) -> Path:
         """Create the folder of a new file, and remove a link in its place; return the path."""
