@@ -33,6 +33,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ from peakrl.specs.registry import unknown_key
 from peakrl.specs.spec import located
 from peakrl.specs.user_code import Trust, is_name, permit
 from peakrl.sweeps.executor import Failure, complete, missing_tasks
-from peakrl.sweeps.learning import FUNCTION, described, digest_of_run, undigested, with_source
+from peakrl.sweeps.learning import FUNCTION, described, digest_of_run, with_source
 from peakrl.sweeps.store import MARKER, Result, Store, Task, check_plain
 from peakrl.training.spec_file import learner_settings
 
@@ -63,27 +64,15 @@ class Choice:
     name: str
     #: Name without the suffix of the grid.
     entry: str
-    config: dict[str, Any]
-    #: Is the configuration complete? False if it depends on code that was not run.
-    known: bool = True
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A problem or settings of the file, before anything is built or any code has run."""
-
-    name: str
-    #: Name without the suffix of the grid.
-    entry: str
     #: The code that it names, each with its key.
     code: Sequence[tuple[str, Any]]
-    #: Return the configuration; if False, without running code.
-    configure: Callable[[bool], dict[str, Any]]
+    #: Returns the configuration; this may run the code.
+    configure: Callable[[], dict[str, Any]]
 
-    def choice(self, *, run_code: bool) -> Choice:
-        """Return the problem or settings with its configuration."""
-        known = run_code or not self.code
-        return Choice(self.name, self.entry, self.configure(known), known)
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The configuration, with the digests of what it depends on."""
+        return self.configure()
 
 
 @dataclass(frozen=True)
@@ -97,8 +86,6 @@ class SweepPlan:
     problems: tuple[Choice, ...]
     settings: tuple[Choice, ...]
     tasks: tuple[Task, ...]
-    #: Runs whose keys depend on code that was not run.
-    unknown: tuple[Task, ...] = ()
 
     def names(self) -> dict[str, Any]:
         """The names that the folder stores: of problems and settings."""
@@ -110,16 +97,12 @@ class SweepPlan:
 
 
 def read_plan(
-    source: str | Path | Mapping[str, Any],
-    folder: str | Path | None = None,
-    *,
-    trust: Trust = False,
-    run_code: bool = True,
+    source: str | Path | Mapping[str, Any], folder: str | Path | None = None, *, trust: Trust = False
 ) -> SweepPlan:
     """Return the checked plan of a sweep file or mapping.
 
     A file that names code is refused unless `trust` allows it (`peakrl.specs.user_code`); a mapping comes from the
-    caller's own code. Without `run_code` no code is run, and the runs that depend on it are `unknown`.
+    caller's own code.
     """
     if isinstance(source, Mapping):
         table, base, name = dict(source), Path(), "sweep"
@@ -128,13 +111,12 @@ def read_plan(
         table, base, name = read_table(path), path.absolute().parent, path.stem
     check_keys(table, KEYS, "")
     name = text(table, "name", "name", name)
-    entries = list(named(table, "problems", base)), list(named(table, "settings", base))
-    if run_code and not isinstance(source, Mapping):
-        permit(source, [code for entry in itertools.chain(*entries) for code in entry.code], trust)
-    problems, settings = (tuple(entry.choice(run_code=run_code) for entry in some) for some in entries)
+    problems, settings = tuple(named(table, "problems", base)), tuple(named(table, "settings", base))
+    if not isinstance(source, Mapping):
+        permit(source, [code for choice in (*problems, *settings) for code in choice.code], trust)
     target = Path(folder) if folder is not None else base / text(table, "folder", "folder", f"results/{name}")
-    tasks, unknown = plan_tasks(table, problems, settings, base)
-    return SweepPlan(name, target, str(base.absolute()), problems, settings, tasks, unknown)
+    tasks = tuple(plan_tasks(table, problems, settings, base))
+    return SweepPlan(name, target, str(base.absolute()), problems, settings, tasks)
 
 
 def read_table(path: Path) -> dict[str, Any]:
@@ -158,7 +140,7 @@ def check_keys(given: Mapping[str, Any], known: tuple[str, ...], where: str) -> 
 # --- problems and settings ---
 
 
-def named(table: Mapping[str, Any], key: str, base: Path) -> Iterator[Entry]:
+def named(table: Mapping[str, Any], key: str, base: Path) -> Iterator[Choice]:
     """Yield the problems or settings of a list of tables; names must differ."""
     tables = table.get(key)
     if not isinstance(tables, list | tuple) or not tables:
@@ -169,14 +151,14 @@ def named(table: Mapping[str, Any], key: str, base: Path) -> Iterator[Entry]:
         if not isinstance(given, Mapping):
             raise SweepError(f"{where} is {given!r}; it must be a table")
         check_plain(given, where)
-        for entry in (problem_entries if key == "problems" else settings_entries)(given, where, base):
-            if entry.name in seen:
-                raise SweepError(f"{where}.name: {entry.name!r} is already the name of {seen[entry.name]}")
-            seen[entry.name] = where
-            yield entry
+        for choice in (problem_choices if key == "problems" else settings_choices)(given, where, base):
+            if choice.name in seen:
+                raise SweepError(f"{where}.name: {choice.name!r} is already the name of {seen[choice.name]}")
+            seen[choice.name] = where
+            yield choice
 
 
-def problem_entries(given: Mapping[str, Any], where: str, base: Path) -> Iterator[Entry]:
+def problem_choices(given: Mapping[str, Any], where: str, base: Path) -> Iterator[Choice]:
     """Yield the problems of a table."""
     kind = text(given, "kind", f"{where}.kind")
     name = text(given, "name", f"{where}.name", kind)
@@ -189,16 +171,14 @@ def problem_entries(given: Mapping[str, Any], where: str, base: Path) -> Iterato
         if follow and isinstance(spec, EnvironmentSpec):
             raise SweepError(f"{where}.follow_seed: environments are always reset with seeds of the run")
 
-        def configure(known: bool, spec: Any = spec) -> dict[str, Any]:
+        def configure(spec: Any = spec) -> dict[str, Any]:
             with refused(), located(where):
-                if known:
-                    return described(spec, base, follow_seed=follow)
-                return undigested(spec, follow_seed=follow)
+                return described(spec, base, follow_seed=follow)
 
-        yield Entry(name + suffix, name, spec.code(where), configure)
+        yield Choice(name + suffix, name, spec.code(where), configure)
 
 
-def settings_entries(given: Mapping[str, Any], where: str, base: Path) -> Iterator[Entry]:
+def settings_choices(given: Mapping[str, Any], where: str, base: Path) -> Iterator[Choice]:
     """Yield the settings of a table."""
     learner = text(given, "learner", f"{where}.learner", DEFAULT)
     preset = f".{given['preset']}" if "preset" in given else ""
@@ -206,15 +186,13 @@ def settings_entries(given: Mapping[str, Any], where: str, base: Path) -> Iterat
     for suffix, parameters in combinations(given, ("learner", "name"), where):
         values = {"learner": learner, **parameters}
 
-        def configure(known: bool, values: dict[str, Any] = values) -> dict[str, Any]:
-            if not known:
-                return dict(values)
+        def configure(values: dict[str, Any] = values) -> dict[str, Any]:
             with refused():
                 # Without default values: new settings of later versions do not change the keys of these runs.
                 return with_source(learner_settings(values, where, base).brief(), base)
 
         code = [(f"{where}.learner", values["learner"])] if is_name(values["learner"]) else []
-        yield Entry(name + suffix, name, code, configure)
+        yield Choice(name + suffix, name, code, configure)
 
 
 @contextmanager
@@ -251,10 +229,9 @@ def combinations(entry: Mapping[str, Any], own: tuple[str, ...], where: str) -> 
 
 def plan_tasks(
     table: Mapping[str, Any], problems: tuple[Choice, ...], settings: tuple[Choice, ...], base: Path
-) -> tuple[tuple[Task, ...], tuple[Task, ...]]:
-    """Return the tasks of all runs, and those whose keys are unknown."""
+) -> Iterator[Task]:
+    """Yield the tasks of all runs."""
     points = whole(table.get("points", DEFAULT_POINTS), "points", 0, 1_000_000)
-    tasks: tuple[list[Task], list[Task]] = [], []
     total = 0
     for where, block in blocks(table):
         chosen = by_name(block, "problems", problems, where), by_name(block, "settings", settings, where)
@@ -264,18 +241,9 @@ def plan_tasks(
         if total > MOST_RUNS:
             raise SweepError(f"the sweep has over {MOST_RUNS:,} runs; cut it into several")
         for problem, setting, count, seed in itertools.product(*chosen, episodes, seeds):
-            config = {
-                "problem": problem.config,
-                "settings": setting.config,
-                "episodes": count,
-                "seed": seed,
-                "points": points,
-            }
-            if problem.known:
-                config |= digest_of_run(problem.config, seed, base)
+            run = {"episodes": count, "seed": seed, "points": points} | digest_of_run(problem.config, seed, base)
             name = f"{problem.name}, {setting.name}, {count:,} episodes, seed {seed}"
-            tasks[not (problem.known and setting.known)].append(Task(FUNCTION, config, name))
-    return tuple(tasks[0]), tuple(tasks[1])
+            yield Task(FUNCTION, {"problem": problem.config, "settings": setting.config, **run}, name)
 
 
 def blocks(table: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -372,8 +340,6 @@ class SweepReport:
     failures: tuple[Failure, ...]
     #: Missing runs of a dry run.
     missing: tuple[Task, ...]
-    #: Runs of a dry run whose keys depend on code.
-    unknown: tuple[Task, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -429,15 +395,18 @@ def sweep(
     time_limit:
         Seconds per run.
     dry_run:
-        List missing runs without running anything.
+        List missing runs without making them. Problems are built, which needs the same `trust`.
     progress:
         Show progress on stderr.
     trust:
         Code that a file may name: True for all, or a list of "." (the file's own folder) and installed packages.
     """
-    if dry_run:
-        return rehearse(read_plan(source, folder, run_code=False))
     plan = read_plan(source, folder, trust=trust)
+    if dry_run:
+        unique = list(dict.fromkeys(plan.tasks))
+        there = (plan.folder / MARKER).exists()
+        missing = missing_tasks(unique, Store.open(plan.folder)) if there else unique
+        return SweepReport(plan, len(unique) - len(missing), 0, (), tuple(missing))
     store = Store.create(plan.folder)
     store.keep_names(plan.names())
     done = complete(
@@ -445,11 +414,3 @@ def sweep(
         time_limit=time_limit, progress=progress, title=plan.name, search=plan.search,
     )  # fmt: skip
     return SweepReport(plan, done.found, done.made, tuple(done.failures), ())
-
-
-def rehearse(plan: SweepPlan) -> SweepReport:
-    """Return what a sweep would do, without writing anything."""
-    unique = list(dict.fromkeys(plan.tasks))
-    there = (plan.folder / MARKER).exists()
-    missing = missing_tasks(unique, Store.open(plan.folder)) if there else unique
-    return SweepReport(plan, len(unique) - len(missing), 0, (), tuple(missing), plan.unknown)

@@ -24,8 +24,7 @@ import numpy as np
 from peakrl.certificates.certify import policy_on_table
 from peakrl.errors import SweepError
 from peakrl.evaluation import evaluate, simulate
-from peakrl.gym.env_spec import KIND as ENVIRONMENT
-from peakrl.gym.env_spec import EnvironmentSpec, LearningTarget
+from peakrl.gym.env_spec import EnvironmentSpec, LearningTarget, described_target
 from peakrl.learners import learner_from
 from peakrl.learners.base import LearnerSettings
 from peakrl.planning import Solution, solve
@@ -144,7 +143,7 @@ def sampled_curve(history: History, points: int) -> dict[str, Any]:
 
 def described(spec: ProblemSpec | EnvironmentSpec, folder: Path, *, follow_seed: bool = False) -> dict[str, Any]:
     """Return the configuration of a problem or an environment, after building it, with all digests."""
-    config = undigested(spec, follow_seed=follow_seed)
+    config = {"kind": spec.kind, "parameters": dict(spec.parameters)} | ({"follow_seed": True} if follow_seed else {})
     if isinstance(spec, EnvironmentSpec):
         return config | environment_digests(spec, spec.open(folder), folder)
     first = seeded(spec, 0, follow=follow_seed)
@@ -154,12 +153,6 @@ def described(spec: ProblemSpec | EnvironmentSpec, folder: Path, *, follow_seed:
     config["parameters"] = {name: read.get(name, value) for name, value in spec.parameters.items()}
     source = spec.source_digest(folder)
     return config | {"model": first.compile(folder).digest} | ({"source": source} if source else {})
-
-
-def undigested(spec: ProblemSpec | EnvironmentSpec, *, follow_seed: bool = False) -> dict[str, Any]:
-    """Return the configuration of a problem or an environment without digests."""
-    config = {"kind": spec.kind, "parameters": dict(spec.parameters)}
-    return config | ({"follow_seed": True} if follow_seed else {})
 
 
 def environment_digests(spec: EnvironmentSpec, target: LearningTarget, folder: Path) -> dict[str, str]:
@@ -184,15 +177,14 @@ def prepared(
     Cached, since workers often repeat a problem.
     """
     config = json.loads(problem)
-    spec: ProblemSpec | EnvironmentSpec
-    if config["kind"] == ENVIRONMENT:
-        spec = EnvironmentSpec(config["parameters"])
+    spec = described_target({"kind": config["kind"], **config["parameters"]})
+    if isinstance(spec, EnvironmentSpec):
         target = spec.open(folder)
-        if undigested(spec) | environment_digests(spec, target, Path(folder)) != config:
+        digests = environment_digests(spec, target, Path(folder))
+        if {"kind": spec.kind, "parameters": spec.parameters, **digests} != config:
             raise changed(spec)
         table = target.table
     else:
-        spec = ProblemSpec(config["kind"], config["parameters"])
         table = compiled_problem(config, seed, folder)
     return spec, table, None if table is None else solve(table)
 
