@@ -16,6 +16,8 @@ from peakrl.specs.registry import Kind, kinds
 
 #: Columns of a comment.
 WIDTH = 100
+#: The template of an environment, which is not a kind of problem.
+GYMNASIUM = "gymnasium"
 
 
 def init(name: str, *, kind: str = "energy") -> Answer:
@@ -56,13 +58,22 @@ def template_files(which: str, name: str) -> dict[str, str]:
     """Return the files of a template as {suffix: text}."""
     others = ", ".join(kind.name for kind in kinds().values() if kind.template not in (None, which))
     if which == GYMNASIUM:
-        head, episodes, files = ENVIRONMENT.replace("{others}", others), 500, {".py": MODULE}
+        head, episodes, files = (
+            read("gymnasium.toml").replace("{others}", others),
+            500,
+            {".py": read("gymnasium.py.txt")},
+        )
     else:
         kind = next(kind for kind in kinds().values() if kind.template == which)
         head, episodes = problem_table(kind, f"{others}, {GYMNASIUM}"), kind.episodes
         files = dict(kind.example_files)
-    text = (head + LEARNING).replace("{name}", name).replace("{episodes}", f"{episodes:_}")
+    text = (head + "\n" + read("learning.toml")).replace("{name}", name).replace("{episodes}", f"{episodes:_}")
     return {".toml": text, **files}
+
+
+def read(name: str) -> str:
+    """Return a file of the folder `templates`."""
+    return (Path(__file__).parent / "templates" / name).read_text("utf-8")
 
 
 def comment(text: str) -> list[str]:
@@ -101,50 +112,3 @@ def as_toml(value: Any) -> str:
         long = any(isinstance(item, str | list | tuple | Mapping) for item in value)
         return "[\n    " + ",\n    ".join(items) + ",\n]" if long else f"[{', '.join(items)}]"
     return json.dumps(value)
-
-
-LEARNING = """
-[settings]
-# learner = "PosteriorSampling"   # the default; takes optimism, replan_growth
-# learner = "SafeQ"               # model-free, low memory; switches: tight_optimism, constraint_memory,
-#                                 # share_steps, adaptive_steps, trials
-# learner = "Certified"           # stops when it can issue a certificate; needs epsilon; episodes is the maximum
-# learner = "ConstrainedQ"        # the paper's Algorithm 1, with one of
-#   preset = "paper"              #   as printed; needs slack; takes slater, penalty, bonus, start, c1, c2
-#   preset = "published"          #   as in the paper's curves; needs slack
-#   preset = "deterministic"      #   Theorem 2; needs phi, between 0 and 0.5
-learner = "PosteriorSampling"
-
-[run]
-episodes = {episodes}
-seed = 0
-history = "auto"                  # "auto": about 1,000 points; "none"; or an interval in episodes
-# checkpoint = "{name}.run"       # save the run here about every 30 seconds; the same command resumes it
-# checkpoint_every = 10_000       # interval in episodes instead
-"""
-
-#: The template of an environment, which is not a kind of problem.
-GYMNASIUM = "gymnasium"
-ENVIRONMENT = """# A Gymnasium environment. Train it:  peakrl train {name}.toml --trust --out {name}.run
-
-[problem]
-kind = "gymnasium"                    # other kinds: {others}
-id = "FrozenLake-v1"                  # id for gymnasium.make, or "{name}.py:make", a function that returns it
-arguments = { is_slippery = false }   # further arguments of gymnasium.make or of your function
-constraint = "{name}.py:holes"        # code that peakrl runs after confirmation or with --trust. Without this key the
-                                      # environment reports constraints in info["constraints"] (>= 0: satisfied) or
-                                      # info["cost"] (> 0: violated)
-horizon = 12                          # steps per episode; default: the environment's time limit
-# reward_range = [0, 1]               # of a step; this and the next are required without a transition table
-# constraint_bounds = [1]             # largest absolute value of each constraint; []: no constraints
-
-"""
-MODULE = '''"""Cross a lake without falling into a hole."""
-
-HOLES = {5, 7, 11, 12}
-
-
-def holes(transition):
-    """Return a number that is >= 0 if the constraint is satisfied (see docs/gymnasium.md)."""
-    return -1.0 if transition.next_observation in HOLES else 1.0
-'''
