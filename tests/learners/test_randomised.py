@@ -7,7 +7,7 @@ import pytest
 
 from helpers.random_problems import random_problem
 from peakrl import Policy, compile_model, evaluate, solve
-from peakrl.learners.base import LearnerSettings, SamplingAlgorithm
+from peakrl.learners.base import Algorithm, LearnerSettings
 from peakrl.planning.backward import value_of_mixture
 from peakrl.policy import StochasticPolicy
 from peakrl.sampling import draw_first, draw_outcome, uniform
@@ -29,7 +29,7 @@ class CoinFlips(LearnerSettings):
         return CoinFlipper(task)
 
 
-class CoinFlipper(SamplingAlgorithm):
+class CoinFlipper(Algorithm):
     randomised = True
 
     def grow(self, first, log):

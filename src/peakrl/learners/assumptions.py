@@ -250,6 +250,53 @@ def check_max_reward(model: TabularModel | None, max_reward: float | None) -> No
 # Actions that declarations forbid -----------------------------------------------------------------------------------
 
 
+class Forbidden(NamedTuple):
+    """What declarations forbid in the rows from `first` on, which are those of the slots from `low` on."""
+
+    first: int
+    low: int
+    #: [row - first, column]
+    entries: Bools
+    #: [row - first]: declared violation of the row itself; 0 if it leads to violations or is not known to be safe.
+    max_violation: Floats
+    #: [slot - low, column]: the first row that is not forbidden (-1: none), and the number of such rows.
+    best: Longs
+    counts: Longs
+    #: [slot - low]: number of rows.
+    sizes: Longs
+
+    @classmethod
+    def of(cls, space: Space, first: int, entries: Bools, max_violation: Floats) -> Forbidden:
+        """Return what these entries leave to every slot."""
+        low = int(space.slot_of_row[first]) if len(entries) else space.slots
+        row_start = space.layout.row_start[low:]
+        sizes = np.diff(row_start)
+        starts = row_start[:-1][sizes > 0] - first
+        best = np.full((len(sizes), entries.shape[1]), -1)
+        counts = np.zeros_like(best)
+        if len(starts):
+            never, numbers = np.int64(2**62), np.arange(first, first + len(entries))[:, None]
+            lowest = np.minimum.reduceat(np.where(entries, never, numbers), starts, axis=0)
+            best[sizes > 0] = np.where(lowest < never, lowest, -1)
+            counts[sizes > 0] = np.add.reduceat(~entries, starts, axis=0, dtype=np.int64)
+        return cls(first, low, entries, max_violation, best, counts, sizes)
+
+    @property
+    def avoidable(self) -> Bools:
+        """[row - first, column]: what is forbidden, unless the slot has nothing else."""
+        found: Bools = self.entries & np.repeat(self.counts > 0, self.sizes, axis=0)
+        return found
+
+    @property
+    def hopeless(self) -> Bools:
+        """[slot - low, column]: has the slot rows, all of them forbidden?"""
+        return np.asarray((self.counts == 0) & (self.sizes > 0)[:, None])
+
+    def replaced(self, rows: NDArray[Any]) -> Longs:
+        """[slot - low, column]: the first rows that are not forbidden; `rows` if there is none."""
+        return np.where(self.best >= 0, self.best, rows)
+
+
 class Limits:
     """What declarations forbid on a space."""
 
@@ -279,11 +326,8 @@ class Limits:
 
     # What is forbidden ---------------------------------------------------------------------------------------
 
-    def forbidden(self, first: int) -> tuple[Bools, Floats]:
-        """Return [row - first, column] what is forbidden of the rows from `first` on, and [row - first] its violation.
-
-        The violation is 0 for rows that are only not known to be safe.
-        """
+    def forbidden(self, first: int) -> Forbidden:
+        """Return what is forbidden of the rows from `first` on."""
         space = self.space
         columns = space.horizon if space.shared else 1
         forbidden = np.zeros((space.rows - first, columns), np.bool_)
@@ -296,7 +340,7 @@ class Limits:
             values = self.declared_values(first)
             forbidden |= values < 0
             max_violation = np.maximum(-values.min(axis=1, initial=0.0), 0.0)
-        return forbidden, max_violation
+        return Forbidden.of(space, first, forbidden, max_violation)
 
     def same(self, support: TabularModel) -> bool:
         """Is the support the model that is learned on?"""
@@ -404,9 +448,8 @@ class Limits:
 
     def _walk(self, model: TabularModel) -> None:
         """Check every allowed action of every state that allowed actions can reach."""
-        layout = model.layout
-        forbidden, _ = self.forbidden(0)
-        goes_on = allowed_rows(layout.row_start, forbidden, 0)[1] > 0
+        declared = self.forbidden(0)
+        forbidden, goes_on = declared.entries, declared.counts > 0
         here = set(model.first_slot.tolist())
         for step in range(model.horizon):
             column, after = step if model.stationary else 0, set()
@@ -536,30 +579,6 @@ class Limits:
             return self.safe is not None and self.safe.contains(step, state)
         except PolicyError:
             return False
-
-
-def allowed_rows(row_start: NDArray[Any], forbidden: Bools, first: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return [slot, column]: the first row that is not forbidden (-1: none) and their number; rows from `first` on.
-
-    `row_start` is that of the slots whose rows these are.
-    """
-    some = np.diff(row_start) > 0
-    starts = row_start[:-1][some] - first
-    numbers = np.arange(first, first + len(forbidden))[:, None]
-    never = np.int64(2**62)
-    lowest = np.full((len(some), forbidden.shape[1]), never)
-    counts = np.zeros_like(lowest)
-    if len(starts):
-        lowest[some] = np.minimum.reduceat(np.where(forbidden, never, numbers), starts, axis=0)
-        counts[some] = np.add.reduceat(~forbidden, starts, axis=0, dtype=np.int64)
-    return np.where(counts > 0, lowest, -1), counts
-
-
-def avoidable(row_start: NDArray[Any], forbidden: Bools, first: int) -> Bools:
-    """Return [row - first, column]: what is forbidden, unless the slot has nothing else."""
-    _, counts = allowed_rows(row_start, forbidden, first)
-    found: Bools = forbidden & np.repeat(counts > 0, np.diff(row_start), axis=0)
-    return found
 
 
 # Observations of an environment ---------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from:
 
     settings.make(task)                 once, by `learn`; the task has sizes, bounds and assumptions
     grow(first, ...)                    slots from `first` on are new: enlarge the tables
-    forbid(first row, ...)              which of the new rows are declared to fail (`learners.assumptions`)
+    forbid(declared)                    which of the new rows are declared to fail (`learners.assumptions`)
     begin(episode, ...)                 an episode starts: draw or plan, if necessary
       row(step, slot), choices()        the row to take, and the table of all rows to take
       observe(...)                      the outcome of a step; only called if `observes` is True
@@ -14,9 +14,9 @@ from:
     decided(), followed(), values(), known(), feasible(), proof()            at any time
     arrays(), load(arrays), check(done)                                      for run files
 
-On a compiled model a `SamplingAlgorithm` offers `run`: many episodes in one kernel, which also draws the outcomes. It
-gives bit for bit the same results as the calls above with the same random numbers. On environments, episodes are played
-step by step (`training.trainer`).
+On a compiled model `run` plays many episodes in one kernel, which also draws the outcomes. It gives bit for bit the
+same results as the calls above with the same random numbers. On environments, and for algorithms that observe every
+step, episodes are played step by step (`training.trainer`).
 
 Most algorithms are a `TabularAlgorithm`, which has all of this but the initial values of new states (`start`) and
 the results; how it learns stands in the hooks of its tables (`learners.episode`).
@@ -65,7 +65,7 @@ from peakrl.types import Floats, Ints, Longs
 
 if TYPE_CHECKING:
     from peakrl.gym.adapter import Rules
-    from peakrl.learners.assumptions import Assumptions
+    from peakrl.learners.assumptions import Assumptions, Forbidden
     from peakrl.learners.coverage import Outcomes
 
 
@@ -272,8 +272,10 @@ class ProofHistory:
 class Algorithm(ABC):
     """Base class of learning algorithms; override the methods you need."""
 
-    #: Must `observe` be called after every step, or is `learn` at the end of the episode enough?
+    #: Must `observe` be called after every step, also on models, or is `learn` at the end of the episode enough?
     observes: ClassVar[bool] = False
+    #: Is a step of its kernel fast on every model, so that the first chunk of episodes may be large?
+    quick: ClassVar[bool] = False
     #: Does experience at one step count for all steps?
     shares_steps: bool = False
     #: In vector environments: must all episodes begin together and be learned from in that order, after all are over?
@@ -309,12 +311,9 @@ class Algorithm(ABC):
         """Enlarge the tables for the slots from `first` on."""
         return
 
-    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
-        """Forbid rows that are declared to fail; `forbidden` is [row - first, column] for the new rows from `first` on.
-
-        `max_violation` is [row - first]: the declared violation of the row itself, 0 if it only leads to violations.
-        """
-        if forbidden.any():
+    def forbid(self, declared: Forbidden) -> None:
+        """Forbid what is declared to fail in new rows."""
+        if declared.entries.any():
             raise SettingsError("this learner cannot use support, constraints or safe_policy: leave them out")
 
     def begin(self, episode: int, generator: Words, log: Log) -> None:
@@ -328,6 +327,14 @@ class Algorithm(ABC):
     def learn(self, played: Episode, episode: int, log: Log) -> None:
         """Learn from an episode that is over."""
         return
+
+    def run(self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs) -> int:
+        """Run episodes of the model until done or until the log is full; return how many.
+
+        `experience` is [episode, 2]: reward and violation, or empty. If the algorithm is `randomised` it is
+        [episode, 4], with the exact value and violation of the policy that the episode was drawn from.
+        """
+        raise NotImplementedError  # subclasses with `observes` have no kernel
 
     def place_when_new(self) -> int | None:
         """Return the index of the action taken in a new state (the last action if there are fewer).
@@ -371,7 +378,8 @@ class Algorithm(ABC):
 
     def known(self) -> NDArray[np.int8] | None:
         """[entry]: what is known to fail (codes of `policy.export`); None if this is not recorded."""
-        return None
+        memory = self.memory()
+        return None if memory is None else memory.known(self.space)
 
     def memory(self) -> Memory | None:
         """What is known to fail, and why; None if this is not recorded."""
@@ -402,13 +410,19 @@ class Algorithm(ABC):
         """Why the limits on expected violations are infeasible under the empirical model; None if not known to be."""
         return None
 
+    @property
+    def dead_first(self) -> int | None:
+        """A first state in which every action is known to fail; None if there is none."""
+        return None
+
     def feasible(self) -> bool | None:
         """False after a proof that no policy satisfies every constraint."""
-        return None
+        return None if self.dead_first is None else False
 
     def proof(self) -> list[Witness]:
         """Every observation that the proof of infeasibility rests on, from the first state on."""
-        return []
+        memory, first = self.memory(), self.dead_first
+        return [] if first is None or memory is None else memory.proof(self.space, first)
 
     def certificate(self) -> Certificate | None:
         """Certificate of the returned policy; None if the learner proves nothing."""
@@ -456,27 +470,13 @@ class Results:
         return lambda: self._results[name]
 
 
-class SamplingAlgorithm(Algorithm):
-    """An algorithm whose kernel plays many episodes of a compiled model at once."""
-
-    #: Is a step of its kernel fast on every model, so that the first chunk of episodes may be large?
-    quick: ClassVar[bool] = False
-
-    @abstractmethod
-    def run(self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs) -> int:
-        """Run episodes of the model until done or until the log is full; return how many.
-
-        `experience` is [episode, 2]: reward and violation, or empty. If the algorithm is `randomised` it is
-        [episode, 4], with the exact value and violation of the policy that the episode was drawn from.
-        """
-
-
-class TabularAlgorithm(SamplingAlgorithm, Generic[T]):
+class TabularAlgorithm(Algorithm, Generic[T]):
     """An algorithm whose tables are declared (`learners.tables`) and whose hooks run in one loop (`learners.episode`).
 
     `kind` is the named tuple of its tables. Axes with these names get their lengths from the space: slot, row, entry
     [column * rows + row], step, column, and after [column, and one for the end if steps share slots]; `sizes` are the
-    lengths of further axes. `constants` are the fields that are not tables.
+    lengths of further axes. `constants` are the fields that are not tables. Tables named `proved` and `dead_first` hold
+    the episode of a proof of infeasibility (0: none) and its first state.
     """
 
     def __init__(
@@ -521,6 +521,10 @@ class TabularAlgorithm(SamplingAlgorithm, Generic[T]):
         """Set the initial values of the slots from `first` and the rows from `first_row` on, if they are not `fill`."""
         return
 
+    def forbid(self, declared: Forbidden) -> None:
+        """Take the first row that is not forbidden, if there is one."""
+        self.tables.greedy[declared.low :] = declared.replaced(self.tables.greedy[declared.low :])  # type: ignore[attr-defined]
+
     def begin(self, episode: int, generator: Words, log: Log) -> None:
         """Call the hook `begin`."""
         if HOOKS[self.store.kind].begin is not do_nothing:
@@ -548,6 +552,17 @@ class TabularAlgorithm(SamplingAlgorithm, Generic[T]):
     def greedy(self) -> NDArray[np.int64]:
         """[slot, column]: the greedy rows."""
         return np.array(self.tables.greedy)  # type: ignore[attr-defined]  # others override it
+
+    @property
+    def proved_in(self) -> int | None:
+        """The episode that completed the proof of infeasibility."""
+        proved: Longs | None = getattr(self.tables, "proved", None)
+        return None if proved is None else int(proved[0]) or None
+
+    @property
+    def dead_first(self) -> int | None:
+        """A first state in which every action is known to fail; None if there is none."""
+        return int(self.tables.dead_first[0]) if self.proved_in else None  # type: ignore[attr-defined]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything that learning has written, by name."""

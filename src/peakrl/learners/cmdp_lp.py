@@ -39,7 +39,7 @@ from pydantic import Field, field_validator
 from peakrl.errors import PolicyError, SettingsError
 from peakrl.gym.adapter import Rules
 from peakrl.jit import inlined, loop
-from peakrl.learners.assumptions import Assumptions, allowed_rows
+from peakrl.learners.assumptions import Assumptions, Forbidden
 from peakrl.learners.base import Task, compiled
 from peakrl.learners.cmdp_limits import BudgetSettings
 from peakrl.learners.counts import TransitionCounts, count_step
@@ -198,14 +198,12 @@ class LinearPlanner(LimitedPlanner[Tables]):
         self.box_log, self.pair_log = math.log(6 * pairs), math.log(16 * sizes.states * pairs)
         self._exact: tuple[float, float] | None = None
 
-    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
+    def forbid(self, declared: Forbidden) -> None:
         """Exclude forbidden rows from every programme, unless all rows of the state are forbidden."""
-        super().forbid(first, forbidden, max_violation)
-        low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
-        start, chance = self.layout.row_start, self.tables.chance
-        best, _ = allowed_rows(start[low:], forbidden, first)
+        super().forbid(declared)
+        chance, best = self.tables.chance, declared.best
         slot, column = np.nonzero(best >= 0)
-        chance[first:][np.repeat(best >= 0, np.diff(start[low:]), axis=0)] = 0.0
+        chance[declared.first :][np.repeat(best >= 0, declared.sizes, axis=0)] = 0.0
         chance[best[slot, column], column] = 1.0
 
     def start(self, first: int, first_row: int, log: Log) -> None:
@@ -405,9 +403,9 @@ class Pessimist(LinearPlanner):
         """Begin with the safe policy."""
         self.tables.chance[...] = self.safe_table
 
-    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
+    def forbid(self, declared: Forbidden) -> None:
         """Exclude forbidden rows from every programme and from pi0, which is renormalised."""
-        super().forbid(first, forbidden, max_violation)
+        super().forbid(declared)
         start = self.layout.row_start
         some = np.flatnonzero(np.diff(start))
         sizes = np.diff(start)[some]

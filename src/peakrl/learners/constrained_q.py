@@ -35,7 +35,7 @@ from peakrl.checks import LARGEST_PENALTY
 from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Rules
 from peakrl.jit import inlined, loop
-from peakrl.learners.assumptions import Assumptions, allowed_rows, avoidable
+from peakrl.learners.assumptions import Assumptions, Forbidden
 from peakrl.learners.base import Choices, Episode, LearnerSettings, Sizes, TabularAlgorithm, Task
 from peakrl.learners.constants import Bonus, Start, level_of, levels, slater_penalty
 from peakrl.learners.episode import Log, Path, Simulator, note, note_episode, register
@@ -227,15 +227,12 @@ class OptimisticQ(TabularAlgorithm[Tables]):
         """[column, row]: a view."""
         return table.reshape(self.columns, -1)
 
-    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
+    def forbid(self, declared: Forbidden) -> None:
         """Set Q of forbidden entries to minus infinity, unless all actions of the state are forbidden."""
-        low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
-        rows = self.layout.row_start[low:]
-        best, counts = allowed_rows(rows, forbidden, first)
-        self._by_row(self.tables.q)[:, first:].T[avoidable(rows, forbidden, first)] = -np.inf
-        greedy = self._by_node(self.tables.choice)[:, low:, GREEDY]
-        greedy[:] = np.where(best.T >= 0, best.T, greedy)
-        self._by_node(self.tables.node)[:, low:, RUNNER][(counts == 1).T] = -np.inf
+        self._by_row(self.tables.q)[:, declared.first :].T[declared.avoidable] = -np.inf
+        greedy = self._by_node(self.tables.choice)[:, declared.low :, GREEDY]
+        greedy[:] = declared.replaced(greedy.T).T
+        self._by_node(self.tables.node)[:, declared.low :, RUNNER][(declared.counts == 1).T] = -np.inf
 
     # Learning ------------------------------------------------------------------------------------------------
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Annotated, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from peakrl.jit import loop
-from peakrl.learners.assumptions import allowed_rows
+from peakrl.learners.assumptions import Forbidden
 from peakrl.learners.base import TabularAlgorithm
 from peakrl.learners.coverage import Outcomes, collect
 from peakrl.learners.episode import Path
@@ -146,15 +145,12 @@ class CountingAlgorithm(TabularAlgorithm[C]):
         left = np.arange(self.space.horizon, -1, -1) * (0.0 - self.task.sizes.reward_range[0])
         return left[None, :] if self.space.shared else left[:, None]
 
-    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
+    def forbid(self, declared: Forbidden) -> None:
         """Plan without what is declared to fail."""
-        start, tables = self.layout.row_start, self.tables
-        tables.forbidden[first:] = forbidden
-        known = tables.counts.max_violation[first:]
-        known[:] = np.maximum(known, np.where(forbidden.all(axis=1), max_violation, 0.0))
-        low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
-        best, _ = allowed_rows(start[low:], forbidden, first)
-        tables.greedy[low:] = np.where(best >= 0, best, tables.greedy[low:])
+        super().forbid(declared)
+        self.tables.forbidden[declared.first :] = declared.entries
+        known = self.tables.counts.max_violation[declared.first :]
+        known[:] = np.maximum(known, np.where(declared.entries.all(axis=1), declared.max_violation, 0.0))
 
     # Results -------------------------------------------------------------------------------------------------
 
@@ -171,10 +167,6 @@ class CountingAlgorithm(TabularAlgorithm[C]):
         counts = self.tables.counts
         mean = np.where(counts.visits > 0, counts.reward / np.maximum(counts.visits, 1), np.nan)
         return self.space.entries_of(np.repeat(mean[:, None], self.columns, axis=1))
-
-    def known(self) -> NDArray[np.int8]:
-        """[entry]: what is known to fail."""
-        return self.memory().known(self.space)
 
     def memory(self) -> Memory:
         """What was observed to violate or is declared to fail."""

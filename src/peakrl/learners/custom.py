@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from pydantic import Field, PrivateAttr
 
 from peakrl.errors import LearnerError, SettingsError
+from peakrl.learners.assumptions import Forbidden
 from peakrl.learners.base import Algorithm, Episode, LearnerSettings, Task
 from peakrl.learners.episode import Log
 from peakrl.learners.space import checked_rows
@@ -166,9 +167,9 @@ class OwnAlgorithm(Algorithm):
         inherited = method == "decide" and getattr(type(self.learner), "decide", None) is Learner.decide
         return f"{self.name}.{'act' if inherited else method}"
 
-    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
+    def forbid(self, declared: Forbidden) -> None:
         """Do not offer what is declared to fail, unless there is nothing else."""
-        self._forbidden = np.concatenate([self._forbidden[:first], forbidden])
+        self._forbidden = np.concatenate([self._forbidden[: declared.first], declared.entries])
 
     def _offer(self, step: int, slot: int) -> tuple[list[int], tuple[Hashable, ...]]:
         """Return the available rows of a slot, and their actions."""

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import SettingsError
-from peakrl.learners.assumptions import avoidable
+from peakrl.learners.assumptions import Forbidden
 from peakrl.learners.base import Task
 from peakrl.learners.cmdp_limits import Budget
 from peakrl.learners.counts import NO_CELL, CountingAlgorithm, CountingTables, TransitionCounts, cells_of
@@ -191,10 +191,9 @@ class LimitedPlanner(CountingAlgorithm[L]):
         """[.., column]: reward, violation, costs."""
         return np.column_stack([reward, violation, self.budget.charges(constraints)])
 
-    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
+    def forbid(self, declared: Forbidden) -> None:
         """Never plan forbidden rows, unless all rows of the state are forbidden."""
-        low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
-        super().forbid(first, avoidable(self.layout.row_start[low:], forbidden, first), max_violation)
+        super().forbid(Forbidden.of(self.space, declared.first, declared.avoidable, declared.max_violation))
 
     def chain(self, *, anywhere: bool) -> tuple[Cells, CountedChain]:
         """Return the counted transitions, and the empirical model."""

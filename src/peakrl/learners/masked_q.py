@@ -10,16 +10,14 @@ The mask comes from `Assumptions(constraints=f)`, which looks one step ahead (de
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Rules
-from peakrl.learners.assumptions import Assumptions, allowed_rows
+from peakrl.learners.assumptions import Assumptions, Forbidden
 from peakrl.learners.base import LearnerSettings, Task
 from peakrl.learners.constants import Bonus
 from peakrl.learners.constrained_q import ConstrainedQ, OptimisticQ
-from peakrl.types import Floats
 
 
 class MaskedQ(LearnerSettings):
@@ -64,11 +62,10 @@ class MaskedQ(LearnerSettings):
 class MaskedLearner(OptimisticQ):
     """Algorithm 1 on the masked actions."""
 
-    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
+    def forbid(self, declared: Forbidden) -> None:
         """Mask forbidden actions; if all of a state are forbidden, leave the one of least violation."""
-        spared, starts = forbidden.copy(), self.layout.row_start[self.layout.row_start >= first]
-        _, counts = allowed_rows(starts, forbidden, first)
-        for slot, column in np.argwhere((counts == 0) & (np.diff(starts) > 0)[:, None]).tolist():
-            low, high = int(starts[slot]) - first, int(starts[slot + 1]) - first
-            spared[low + int(np.argmin(max_violation[low:high])), column] = False
-        super().forbid(first, spared, max_violation)
+        spared, starts = declared.entries.copy(), np.cumsum(declared.sizes) - declared.sizes
+        for slot, column in np.argwhere(declared.hopeless).tolist():
+            own = slice(starts[slot], starts[slot] + declared.sizes[slot])
+            spared[own.start + np.argmin(declared.max_violation[own]), column] = False
+        super().forbid(Forbidden.of(self.space, declared.first, spared, declared.max_violation))

@@ -52,8 +52,8 @@ from peakrl.errors import SettingsError
 from peakrl.jit import inlined, loop
 from peakrl.learners.assumptions import (
     NO_GROUPS,
+    Forbidden,
     Groups,
-    allowed_rows,
     check_max_reward,
     distributions_of_rows,
     known_violations,
@@ -63,7 +63,7 @@ from peakrl.learners.base import Episode, LearnerSettings, TabularAlgorithm, Tas
 from peakrl.learners.counts import NO_CELL, check_lists, check_starts
 from peakrl.learners.coverage import Outcomes, collect
 from peakrl.learners.episode import Log, Path, note, register
-from peakrl.learners.infeasibility import DECLARED, NO_WITNESS, VIOLATES, Memory, Witness
+from peakrl.learners.infeasibility import DECLARED, NO_WITNESS, VIOLATES, Memory
 from peakrl.learners.tables import table
 from peakrl.planning.backward import LEAST_COST, TIE
 from peakrl.sampling import Words, draw_gamma, seed_state
@@ -246,17 +246,15 @@ class PosteriorLearner(TabularAlgorithm[Tables]):
                 tables.greedy[slot] = chosen = start[slot] + good[0]
                 log.extend(np.arange(self.columns) * self.layout.node_stride + slot, chosen)
 
-    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
+    def forbid(self, declared: Forbidden) -> None:
         """Treat what is declared to fail as known to fail."""
         if not self.store.sizes["limited"]:
             self.store.grow(limited=1)
-        tables, start = self.tables, self.layout.row_start
-        tables.forbidden[first:] = forbidden
-        tables.max_violation[first:] = np.maximum(tables.max_violation[first:], max_violation)
-        low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
-        best, counts = allowed_rows(start[low:], forbidden, first)
-        tables.greedy[low:] = np.where(best >= 0, best, tables.greedy[low:])
-        tables.cost[low:, : self.columns][(counts == 0) & (np.diff(start[low:]) > 0)[:, None]] = LEAST_COST
+        super().forbid(declared)
+        tables, first = self.tables, declared.first
+        tables.forbidden[first:] = declared.entries
+        tables.max_violation[first:] = np.maximum(tables.max_violation[first:], declared.max_violation)
+        tables.cost[declared.low :, : self.columns][declared.hopeless] = LEAST_COST
 
     def _number_distributions(self, first: int) -> NDArray[Any]:
         """[row - first]: the distributions of the rows from `first` on: each its own, or that of its group."""
@@ -339,26 +337,9 @@ class PosteriorLearner(TabularAlgorithm[Tables]):
         value, witness = self._judged()
         return self.space.entries_of(np.where(witness == NO_WITNESS, value, -np.inf))
 
-    def known(self) -> NDArray[np.int8]:
-        """[entry]: what is known to violate, or to lead to a dead end."""
-        return self.memory().known(self.space)
-
     def memory(self) -> Memory:
         """What is known to fail, and why."""
         return Memory(self._judged()[1], self.tables.max_violation)
-
-    def feasible(self) -> bool | None:
-        """False if every action of a first state is known to fail."""
-        return False if self.proved_in else None
-
-    @property
-    def proved_in(self) -> int | None:
-        """The episode that completed the proof of infeasibility."""
-        return int(self.tables.proved[0]) or None
-
-    def proof(self) -> list[Witness]:
-        """Every observation that the proof of infeasibility rests on, from the first state on."""
-        return self.memory().proof(self.space, int(self.tables.dead_first[0])) if self.proved_in else []
 
     def check(self, done: int) -> None:
         """Raise if loaded tables are out of range, or do not fit together."""

@@ -38,13 +38,12 @@ import math
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Rules
 from peakrl.jit import inlined, loop
-from peakrl.learners.assumptions import Assumptions, allowed_rows
+from peakrl.learners.assumptions import Assumptions, Forbidden
 from peakrl.learners.base import Sizes, TabularAlgorithm, Task, compiled
 from peakrl.learners.cmdp_limits import BudgetSettings
 from peakrl.learners.counts import NO_CELL, TransitionCounts, count_path
@@ -433,17 +432,14 @@ class PricedPlanner(LimitedPlanner[Tables]):
         counts.begun[model.first_slot] = np.rint(KNOWN_VISITS * model.first_probability)
         counts.cells[0] = len(layout.outcome_next)
 
-    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
+    def forbid(self, declared: Forbidden) -> None:
         """Never plan or draw forbidden rows, unless all rows of the state are forbidden."""
-        super().forbid(first, forbidden, max_violation)
-        start, tables = self.layout.row_start, self.tables
-        low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
-        best, counts = allowed_rows(start[low:], forbidden, first)
-        tables.plan[low:] = np.where(best >= 0, best, start[low:-1, None])
-        each = np.repeat(np.where(counts > 0, counts, np.diff(start[low:])[:, None]), np.diff(start[low:]), axis=0)
-        avoided = tables.forbidden[first:] == 1
-        tables.chance[first:] = np.where(avoided, 0.0, 1.0 / each)
-        tables.preference[first:] = np.where(avoided, -np.inf, -np.log(each))
+        super().forbid(declared)
+        tables, sizes, rows = self.tables, declared.sizes, slice(declared.first, None)
+        tables.plan[declared.low :] = declared.replaced(self.layout.row_start[declared.low : -1, None])
+        each = np.repeat(np.where(declared.counts > 0, declared.counts, sizes[:, None]), sizes, axis=0)
+        tables.chance[rows] = np.where(declared.avoidable, 0.0, 1.0 / each)
+        tables.preference[rows] = np.where(declared.avoidable, -np.inf, -np.log(each))
 
     def run(self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs) -> int:
         """Run episodes of the model, fewer if the log is full."""

@@ -56,8 +56,8 @@ from peakrl.jit import inlined, loop
 from peakrl.learners.assumptions import (
     NO_GROUPS,
     Assumptions,
+    Forbidden,
     Groups,
-    allowed_rows,
     check_max_reward,
     distribution_starts,
     distributions_of_rows,
@@ -67,7 +67,7 @@ from peakrl.learners.assumptions import (
 from peakrl.learners.base import Episode, LearnerSettings, Sizes, TabularAlgorithm, Task
 from peakrl.learners.constants import Start, levels, slater_penalty
 from peakrl.learners.episode import Log, Path, note, register
-from peakrl.learners.infeasibility import DECLARED, NO_WITNESS, VIOLATES, Memory, Witness
+from peakrl.learners.infeasibility import DECLARED, NO_WITNESS, VIOLATES, Memory
 from peakrl.learners.tables import table
 from peakrl.tabular import modified_reward
 from peakrl.types import Floats, Ints, Layout, Longs
@@ -249,16 +249,14 @@ class SafeQLearner(TabularAlgorithm[Tables]):
             changed = np.flatnonzero(tables.greedy[slot] != layout.row_start[slot])
             log.extend(changed * layout.node_stride + slot, tables.greedy[slot, changed])
 
-    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
+    def forbid(self, declared: Forbidden) -> None:
         """Treat what is declared to fail as known to fail."""
-        tables, start = self.tables, self.layout.row_start
-        tables.q[first:][forbidden] = -np.inf
-        tables.witness[first:][forbidden & (tables.witness[first:] == NO_WITNESS)] = DECLARED
-        tables.max_violation[first:] = np.maximum(tables.max_violation[first:], max_violation)
-        low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
-        best, counts = allowed_rows(start[low:], forbidden, first)
-        tables.greedy[low:] = np.where(best >= 0, best, tables.greedy[low:])
-        tables.w[low:, : self.columns][(counts == 0) & (np.diff(start[low:]) > 0)[:, None]] = -np.inf
+        super().forbid(declared)
+        tables, first = self.tables, declared.first
+        tables.q[first:][declared.entries] = -np.inf
+        tables.witness[first:][declared.entries & (tables.witness[first:] == NO_WITNESS)] = DECLARED
+        tables.max_violation[first:] = np.maximum(tables.max_violation[first:], declared.max_violation)
+        tables.w[declared.low :, : self.columns][declared.hopeless] = -np.inf
 
     @property
     def log_room(self) -> int:
@@ -300,26 +298,9 @@ class SafeQLearner(TabularAlgorithm[Tables]):
         """[entry]: the Q-table; minus infinity for actions that are known to fail."""
         return self.space.entries_of(self.tables.q)
 
-    def known(self) -> NDArray[np.int8]:
-        """[entry]: what is known to violate, or to lead to a dead end."""
-        return self.memory().known(self.space, all_violations=self.task.model is None)
-
     def memory(self) -> Memory:
         """What is known to fail, and why."""
-        return Memory(self.tables.witness, self.tables.max_violation)
-
-    @property
-    def proved_in(self) -> int | None:
-        """The episode that completed the proof of infeasibility."""
-        return int(self.tables.proved[0]) or None
-
-    def feasible(self) -> bool | None:
-        """False if every action of a first state is known to fail."""
-        return False if self.proved_in else None
-
-    def proof(self) -> list[Witness]:
-        """Every observation that the proof of infeasibility rests on, from the first state on."""
-        return self.memory().proof(self.space, int(self.tables.dead_first[0])) if self.proved_in else []
+        return Memory(self.tables.witness, self.tables.max_violation, self.task.model is None)
 
 
 # Episodes ----------------------------------------------------------------------------------------------------

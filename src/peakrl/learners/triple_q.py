@@ -29,11 +29,10 @@ import math
 from typing import Annotated, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from peakrl.jit import inlined, loop
-from peakrl.learners.assumptions import allowed_rows, avoidable
+from peakrl.learners.assumptions import Forbidden
 from peakrl.learners.base import TabularAlgorithm, Task
 from peakrl.learners.cmdp_limits import BudgetSettings
 from peakrl.learners.episode import Log, Path, note, register
@@ -139,13 +138,10 @@ class TripleQLearner(TabularAlgorithm[Tables]):
         else:
             tables.q[first_row:] = tables.cap[space.slot_step[space.slot_of_row[first_row:]]]
 
-    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
+    def forbid(self, declared: Forbidden) -> None:
         """Set Q of forbidden entries to minus infinity, unless all actions of the state are forbidden."""
-        start, tables = self.layout.row_start, self.tables
-        low = int(self.space.slot_of_row[first]) if len(forbidden) else self.space.slots
-        best, _ = allowed_rows(start[low:], forbidden, first)
-        tables.q.reshape(self.columns, -1)[:, first:].T[avoidable(start[low:], forbidden, first)] = -np.inf
-        tables.greedy[low:] = np.where(best >= 0, best, tables.greedy[low:])
+        super().forbid(declared)
+        self.tables.q.reshape(self.columns, -1)[:, declared.first :].T[declared.avoidable] = -np.inf
 
     # Results -------------------------------------------------------------------------------------------------
 

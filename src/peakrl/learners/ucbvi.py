@@ -33,7 +33,7 @@ from peakrl.jit import inlined, loop
 from peakrl.learners.base import LearnerSettings, Task
 from peakrl.learners.counts import NO_CELL, CountingAlgorithm, TransitionCounts, cells_of, count_path
 from peakrl.learners.episode import Log, Path, note, register
-from peakrl.learners.infeasibility import Memory, Witness
+from peakrl.learners.infeasibility import Memory
 from peakrl.learners.tables import table
 from peakrl.sampling import Words
 from peakrl.types import Bytes, Floats, Ints, Layout, Longs
@@ -130,15 +130,6 @@ class OptimisticPlanner(CountingAlgorithm[Tables]):
         if self.tables.avoid_dead_ends:
             find_dead_ends(self.tables, memory.witness)
         return memory
-
-    def feasible(self) -> bool | None:
-        """False if every action of a first state is known to fail."""
-        return False if self.tables.proved[0] else None
-
-    def proof(self) -> list[Witness]:
-        """Every observation that the proof of infeasibility rests on, from the first state on."""
-        tables = self.tables
-        return self.memory().proof(self.space, int(tables.dead_first[0])) if tables.proved[0] else []
 
 
 @inlined

@@ -25,7 +25,7 @@ from peakrl.errors import LearnerError, PeakError, SettingsError, TargetError
 from peakrl.evaluation.curve import policy_value
 from peakrl.gym.adapter import LaneError, Lanes, ModelLane, Observed, SingleLane, Step, episode_seed
 from peakrl.learners.assumptions import NOTHING, Assumptions, Limits, Observations
-from peakrl.learners.base import Algorithm, Episode, LearnerSettings, Results, SamplingAlgorithm, Sizes, Task
+from peakrl.learners.base import Algorithm, Episode, LearnerSettings, Results, Sizes, Task
 from peakrl.learners.episode import Changes, Log
 from peakrl.learners.space import GrowingSpace, ModelSpace
 from peakrl.policy.mixture import AveragedPolicy
@@ -122,11 +122,11 @@ class Trainer:
         limits = Limits.declared(self.assumptions, self.space)
         if limits is not None:
             limits.check_model(model)
-            algorithm.forbid(0, *limits.forbidden(0))
-            if isinstance(algorithm, SamplingAlgorithm):
+            algorithm.forbid(limits.forbidden(0))
+            if not algorithm.observes:
                 self._note_first(algorithm)
         self.greedy = algorithm.greedy()
-        if isinstance(algorithm, SamplingAlgorithm):
+        if not algorithm.observes:
             begin, most = KERNEL_STEPS[1 if algorithm.quick else 0], KERNEL_STEPS[1]
             self.pieces = max(1, begin // model.horizon), max(1, most // model.horizon)
         else:
@@ -193,8 +193,8 @@ class Trainer:
         try:
             if self.lanes is not None:
                 self._play_lanes(self.lanes, episodes)
-            elif isinstance(self.algorithm, SamplingAlgorithm):
-                self._play_kernel(self.algorithm, episodes)
+            else:
+                self._play_kernel(self.learned(), episodes)
             if self.stop_reason is not None:  # how far from the end of a piece depends on the clock: read it again
                 self.greedy = self.learned().greedy()
         except (TargetError, LearnerError) as error:
@@ -216,7 +216,7 @@ class Trainer:
         """Why the algorithm stopped, or None."""
         return None if self.algorithm is None else self.algorithm.stop_reason
 
-    def _play_kernel(self, algorithm: SamplingAlgorithm, episodes: int) -> None:
+    def _play_kernel(self, algorithm: Algorithm, episodes: int) -> None:
         """Play episodes on a model: a kernel samples many in one call."""
         while episodes > 0 and algorithm.stop_reason is None:
             count = min(episodes, self.pieces[1])
@@ -228,7 +228,7 @@ class Trainer:
                 self._run_kernel(algorithm, 1)
             episodes -= count
 
-    def _run_kernel(self, algorithm: SamplingAlgorithm, count: int) -> None:
+    def _run_kernel(self, algorithm: Algorithm, count: int) -> None:
         if self.logs and not len(self._log.node):
             self._log = Log.of_size(algorithm.log_room + KERNEL_STEPS[1])
         while count > 0 and algorithm.stop_reason is None:
@@ -300,8 +300,8 @@ class Trainer:
         """Forbid in new slots what is declared to fail, and log the rows that replace it."""
         algorithm, starts = self.learned(), self.space.layout.row_start
         row = int(starts[first])
-        algorithm.forbid(row, *limits.forbidden(row))
-        if not isinstance(algorithm, SamplingAlgorithm):
+        algorithm.forbid(limits.forbidden(row))
+        if algorithm.observes:
             return  # it logs its rows itself
         for slot in range(first, self.space.slots) if len(log.node) else ():
             steps = np.arange(self.space.horizon) if self.space.shared else self.space.slot_step[slot : slot + 1]

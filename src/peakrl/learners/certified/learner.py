@@ -17,11 +17,11 @@ from pydantic import Field, field_validator
 from peakrl.errors import SettingsError
 from peakrl.evaluation.curve import policy_value
 from peakrl.learners.base import (
+    Algorithm,
     Choices,
     Episode,
     LearnerSettings,
     ProofHistory,
-    SamplingAlgorithm,
     Task,
 )
 from peakrl.learners.certified.declared import OnEnvironment, OnModel, environment_facts
@@ -30,7 +30,7 @@ from peakrl.learners.certified.evidence import certificate
 from peakrl.learners.certified.phases import Goal, Rounds
 from peakrl.learners.certified.tables import CHALLENGE, OPEN, Tables
 from peakrl.learners.episode import Log, Path, Simulator, learn_played, register, run_episodes
-from peakrl.learners.infeasibility import Memory, Witness
+from peakrl.learners.infeasibility import Memory
 from peakrl.learners.space import GrowingSpace, ModelSpace
 from peakrl.sampling import Words
 from peakrl.types import Floats, Longs
@@ -38,7 +38,7 @@ from peakrl.types import Floats, Longs
 if TYPE_CHECKING:
     from peakrl.certificates.certificate import Certificate
     from peakrl.gym.adapter import Rules
-    from peakrl.learners.assumptions import Assumptions
+    from peakrl.learners.assumptions import Assumptions, Forbidden
 
 #: Declarations that forbid actions.
 LIMITS = {"support", "constraints", "safe_policy"}
@@ -88,7 +88,7 @@ class Certified(LearnerSettings):
         environment_facts(rules, assumptions)
 
 
-class CertifiedLearner(SamplingAlgorithm):
+class CertifiedLearner(Algorithm):
     """The certified learner on a space."""
 
     together: ClassVar[bool] = True
@@ -128,9 +128,9 @@ class CertifiedLearner(SamplingAlgorithm):
             slot, column = np.nonzero(rows != r.tables.row_start[slots][:, None])
             log.extend(column * r.tables.node_stride + slots[slot], rows[slot, column])
 
-    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats) -> None:
+    def forbid(self, declared: Forbidden) -> None:
         """Rule out what is declared to fail."""
-        self.rounds.forbid(first, forbidden, max_violation, declared=self.task.assumptions.constraints is not None)
+        self.rounds.forbid(declared, tested=self.task.assumptions.constraints is not None)
 
     # Learning ------------------------------------------------------------------------------------------------
 
@@ -230,22 +230,15 @@ class CertifiedLearner(SamplingAlgorithm):
         t = self.rounds.tables
         return self.space.entries_of(np.where(t.witness == OPEN, t.upper, -np.inf))
 
-    def known(self) -> NDArray[np.int8]:
-        """[entry]: actions that violated, or that led to a dead state."""
-        return self.memory().known(self.space)
-
     def memory(self) -> Memory:
         """Return the violations that were observed."""
         t = self.rounds.tables
         return Memory(t.witness, t.max_violation[t.group_of_row])
 
-    def feasible(self) -> bool | None:
-        """Return False if an observed first state is dead."""
-        return False if self.rounds.status.dead_first != OPEN else None
-
-    def proof(self) -> list[Witness]:
-        """Every observation that the proof of infeasibility rests on, from the first state on."""
-        return [] if self.feasible() is None else self.memory().proof(self.space, self.rounds.status.dead_first)
+    @property
+    def dead_first(self) -> int | None:
+        """An observed first state that is dead."""
+        return None if self.rounds.status.dead_first == OPEN else self.rounds.status.dead_first
 
     @property
     def issued(self) -> list[dict[str, float]]:

@@ -27,6 +27,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from peakrl.learners.assumptions import Forbidden
 from peakrl.learners.certified.declared import NOISE, UNMET, Declared
 from peakrl.learners.infeasibility import DECLARED, NO_WITNESS, VIOLATES
 from peakrl.learners.space import Space
@@ -296,19 +297,19 @@ class SpaceTables:
         t.challenger[slots] = np.where(other.any(axis=1), first + other.argmax(axis=1), candidate)
         t.followed[slots] = (t.challenger if self.status.kind == CHALLENGE else t.candidate)[slots]
 
-    def forbid(self, first: int, forbidden: NDArray[np.bool_], max_violation: Floats, *, declared: bool) -> None:
-        """Rule out [row - first, column] of the rows from `first` on, new ones; `declared`: constraints are declared.
+    def forbid(self, declared: Forbidden, *, tested: bool) -> None:
+        """Rule out what is declared to fail in new rows; `tested`: the constraints are declared.
 
         The candidate is restricted to what is left. All upper values of a new state are equal, so the first row that is
         left is greedy.
         """
-        t, rows = self.tables, slice(first, first + len(forbidden))
+        t, forbidden, rows = self.tables, declared.entries, slice(declared.first, None)
         t.witness[rows][forbidden & (t.witness[rows] == OPEN)] = DECLARED
         groups, always = t.group_of_row[rows], forbidden.all(axis=1)
-        np.maximum.at(t.max_violation, groups[always], max_violation[always])
-        if declared:
+        np.maximum.at(t.max_violation, groups[always], declared.max_violation[always])
+        if tested:
             t.tested[groups[always | ~forbidden.any(axis=1)]] = 1
-        for slots in self._alike(int(t.slot_of_row[first])) if len(forbidden) else ():
+        for slots in self._alike(declared.low):
             own = self._rows(slots)
             ruled_out = t.witness[own] == DECLARED
             judged = t.judged[t.group_of_row[own]][:, :, None]
