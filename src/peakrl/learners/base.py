@@ -64,7 +64,7 @@ from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Ints, Longs
 
 if TYPE_CHECKING:
-    from peakrl.gym.adapter import Rules
+    from peakrl.gym.adapter import Rules, Step
     from peakrl.learners.assumptions import Assumptions, Forbidden
     from peakrl.learners.coverage import Outcomes
 
@@ -191,22 +191,8 @@ class Episode:
         #: [step, constraint]
         self.constraints = np.zeros((horizon, constraints))
 
-    def add(self, slot: int, row: int, following: int, reward: float, constraints: tuple[float, ...]) -> float:
-        """Append a step; return its violation."""
-        step = self.length
-        self.slot[step], self.row[step], self.following[step] = slot, row, following
-        self.reward[step] = reward
-        self.constraints[step] = constraints
-        if len(constraints) == 1:  # the same number without an array
-            violation = max(-constraints[0], 0.0)
-        else:
-            violation = float(np.maximum(-self.constraints[step : step + 1], 0.0).sum(axis=1)[0])
-        self.violation[step] = violation
-        self.length = step + 1
-        return violation
-
     def fill(self, slots: list[int], rows: list[int], rewards: list[float], constraints: list[float]) -> None:
-        """Set all steps at once; equivalent to repeated `add`.
+        """Set all steps.
 
         `slots` has one entry more than `rows`: the slot after the last step. `constraints` is flat, step by step.
         """
@@ -320,8 +306,8 @@ class Algorithm(ABC):
         """Prepare for an episode."""
         return
 
-    def observe(self, played: Episode) -> None:
-        """Process the latest step of an episode in progress."""
+    def observe(self, step: int, slot: int, row: int, seen: Step, following: int) -> None:
+        """Process a step of an episode in progress."""
         return
 
     def learn(self, played: Episode, episode: int, log: Log) -> None:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from pydantic import Field, PrivateAttr
 
 from peakrl.errors import LearnerError, SettingsError
+from peakrl.gym.adapter import Step
 from peakrl.learners.assumptions import Forbidden
 from peakrl.learners.base import Algorithm, Episode, LearnerSettings, Task
 from peakrl.learners.episode import Log
@@ -215,15 +216,12 @@ class OwnAlgorithm(Algorithm):
         """Return the row that the learner takes."""
         return self._ask("act", step, slot)
 
-    def observe(self, played: Episode) -> None:
-        """Pass the latest step to the learner."""
-        step = played.length - 1
-        slot, row, following = (int(part[step]) for part in (played.slot, played.row, played.following))
+    def observe(self, step: int, slot: int, row: int, seen: Step, following: int) -> None:
+        """Pass a step to the learner."""
         over = step + 1 == self.space.horizon or following < self.space.ends
         self._call(
-            "observe", step, self.space.state_of_slot(slot), self.space.action_of_row(row),
-            float(played.reward[step]), tuple(played.constraints[step].tolist()),
-            None if over else self.space.state_of_slot(following),
+            "observe", step, self.space.state_of_slot(slot), self.space.action_of_row(row), seen.reward,
+            tuple(seen.constraints), None if over else self.space.state_of_slot(following),
         )  # fmt: skip
 
     def learn(self, played: Episode, episode: int, log: Log) -> None:

@@ -57,10 +57,6 @@ class ModelSpace:
         """Return the number of a row's action."""
         return int(self.row_action[row])
 
-    def first_row(self, slot: int) -> int:
-        """Return the first of a slot's rows."""
-        return int(self.layout.row_start[slot])
-
     def find(self, step: int, seen: Observed) -> int:
         """Return the slot of a state."""
         return self.model.slot_of(step, seen.state)

@@ -14,7 +14,7 @@ sees what an uninterrupted run would have seen. An episode that ends before the 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Generator, Hashable, Iterator
 from functools import partial
 from typing import Any, NoReturn
 
@@ -52,14 +52,12 @@ Walked = tuple[list[int], list[int], list[float], list[float]]
 class Lane:
     """An episode in progress."""
 
-    def __init__(self, number: int, played: Episode | None) -> None:
+    def __init__(self, number: int) -> None:
         self.number = number
-        #: The first state; None until it was observed.
-        self.first: Observed | None = None
-        self.slot = self.row = -1
-        self.played = played
         #: Steps taken so far.
         self.step = 0
+        #: Yields the number of an action and, after its step was sent, None; None until the first state was observed.
+        self.walk: Any = None
 
 
 class Trainer:
@@ -163,13 +161,18 @@ class Trainer:
         #: Episodes that were started, and is the last one among them?
         self.started, self._final = 0, False
         self._running: list[Lane | None] = [None] * lanes.count
-        #: Of episodes that must end together those that are over, those to learn from now; memory for further episodes.
-        self._over: list[Lane] = []
-        self._waiting: list[Episode] = []
-        self._free: list[Episode] = []
-        #: Are new states added at the end of the episode, and the first of them.
-        self._waits = False
-        self._unknown: int | None = None
+        #: Episodes that are over, by number, if they are learned from together.
+        self._over: dict[int, Walked] = {}
+        #: Buffers of an episode that is over.
+        self._played: Episode | None = None
+        #: The lane in which something happens, for messages.
+        self._position: int | None = None
+        #: Reward and violation of episodes that are not recorded yet.
+        self._returns: list[tuple[float, float]] = []
+        #: The slots from this one on are not in the tables yet, but added at the end of the episode; None: at once.
+        self._known: int | None = None
+        #: How often slots were added.
+        self._growths = 0
         self.observations = Observations(self.assumptions, self.space)
         #: Is anything declared that a step may contradict?
         self._watchful = limits is not None or self.observations.active
@@ -202,14 +205,13 @@ class Trainer:
                 error.run = self.result()
             raise
 
-    def _take_in(self, count: int, experience: Floats, changes: Changes) -> None:
-        """Record the next `count` episodes: reward and violation of each, and the changes of the policy."""
+    def _record(self, done: int, count: int, experience: Floats, changes: Changes) -> None:
+        """Record `count` episodes after the first `done`: reward and violation, and the changes of the policy."""
         if self.recorder is not None:
-            self.recorder.add(self.done, count, experience, changes)
+            self.recorder.add(done, count, experience, changes)
         if self.average and len(changes[0]):
             episode, node, row = (column.copy() for column in changes)
             self.changes.append((episode, node, row))
-        self.done += count
 
     @property
     def stop_reason(self) -> str | None:
@@ -235,45 +237,79 @@ class Trainer:
             experience = np.empty((count if self.recorder is not None else 0, 4 if algorithm.randomised else 2))
             self._log.clear()
             ran = algorithm.run(self.generator, self.done, count, self._log, experience, self.counters)
-            self._take_in(ran, experience[:ran], self._log.changes)
-            count -= ran
+            self._record(self.done, ran, experience[:ran], self._log.changes)
+            self.done, count = self.done + ran, count - ran
 
     # Environments, and models whose learner has no kernel ------------------------------------------------------
 
     def _play_lanes(self, lanes: Lanes, episodes: int) -> None:
         """Play until `episodes` more are complete."""
         goal = self.done + episodes
-        self.planned = max(self.planned, goal)
-        position: int | None = None
+        self.planned, self._position = max(self.planned, goal), None
         if self.algorithm is None and lanes.rules.constraints.count is not None:
             self.begin_algorithm()
         try:
-            while self.done < goal and (self.algorithm is None or self.algorithm.stop_reason is None):
-                if self._waiting:
-                    self._complete(self._waiting.pop(0))
+            while self.done < goal and self.stop_reason is None:
+                if self._over and not any(self._running):
+                    self._complete(self._over.pop(min(self._over)))
                     continue
                 self._start(lanes, goal)
-                if isinstance(lanes, SingleLane) and self._play_whole(lanes):
-                    continue
-                actions: list[int | None] = [None] * len(self._running)
-                for position, lane in enumerate(self._running):
-                    if lane is not None and lane.first is not None:
-                        actions[position] = self._choose(lane)
-                for position, event in enumerate(lanes.advance(actions)):
-                    lane = self._running[position]
-                    if lane is None or event is None:
-                        continue
-                    if isinstance(event, Observed):
-                        lane.first = event
-                    else:
-                        self._take(position, lane, event)
+                if isinstance(lanes, SingleLane):
+                    self._play_whole(lanes)
+                else:
+                    self._step_together(lanes)
         except LaneError as error:
             cause = error.__cause__
             self._fail(str(error), error.lane, None if isinstance(cause, PeakError) else cause)
         except LearnerError as error:
-            raise LearnerError(f"{self._where(position)}: {error}") from error.__cause__
+            raise LearnerError(f"{self._where(self._position)}: {error}") from error.__cause__
         except PeakError as error:
-            self._fail(str(error), position, error)
+            self._fail(str(error), self._position, error)
+        finally:
+            count, self._returns, returns = len(self._returns), [], self._returns
+            self._record(self.done - count, count, np.array(returns).reshape(-1, 2), self._log.changes)
+            self._log.clear()
+
+    def _play_whole(self, lanes: SingleLane) -> None:
+        """Play an episode to its end; new states are added then, if the algorithm says what it does there."""
+        (lane,), algorithm = self._running, self.algorithm
+        assert lane is not None  # `_start` has started an episode
+        waits = algorithm is not None and self.limits is None and algorithm.place_when_new() is not None
+        self._position, self._known, walk = 0, self.space.slots if waits else None, lane.walk
+        try:
+            while True:
+                walk.send(lanes.take(next(walk)))
+        except StopIteration as over:
+            walked = over.value
+        finally:
+            first, self._known = self._known, None
+            if first is not None and first < self.space.slots:
+                self._grow(first)
+        self._running[0] = None
+        self._complete(walked)
+
+    def _step_together(self, lanes: Lanes) -> None:
+        """Take one step in every lane."""
+        actions: list[int | None] = [None] * len(self._running)
+        for position, lane in enumerate(self._running):
+            self._position = position
+            if lane is not None and lane.walk is not None:
+                actions[position] = next(lane.walk)
+        for self._position, event in enumerate(lanes.advance(actions)):
+            lane = self._running[self._position]
+            if lane is None or event is None:
+                continue
+            if isinstance(event, Observed):
+                lane.walk = self._walk(lane, event)
+                continue
+            try:
+                lane.walk.send(event)
+            except StopIteration as over:
+                self._running[self._position] = None
+                if self.learned().together:
+                    self._over[lane.number] = over.value
+                else:
+                    self._complete(over.value)
 
     def begin_algorithm(self) -> Algorithm:
         """Create the algorithm, once the number of constraints is known."""
@@ -291,6 +327,7 @@ class Trainer:
         """Add the slots from `first` on to the tables, without what is declared to fail."""
         algorithm, log = self.learned(), self._log_since(max(self.started, 1))
         algorithm.grow(first, log)
+        self._growths += 1
         if self.limits is not None and self.space.slots > self.space.ends:
             self._forbid(self.limits, max(first, self.space.ends), log if first else Log.of_size(0))
         if self._final:  # what the last episode follows in states that it is the first to meet
@@ -321,8 +358,7 @@ class Trainer:
             return
         numbers = range(self.started + 1, self.started + 1 + len(free))
         for position, number in zip(free, numbers, strict=True):
-            self._running[position] = Lane(number, self._free.pop() if self._free else None)
-            self.started = number
+            self._running[position], self.started = Lane(number), number
             if algorithm is not None:
                 algorithm.begin(number, self.generator, self._log_since(number))
         self._final = self.started >= goal and algorithm is not None
@@ -331,21 +367,51 @@ class Trainer:
         seeds = [episode_seed(self.seed, number) for number in numbers]
         for position, seen in zip(free, lanes.begin(free, seeds), strict=True):
             lane = self._running[position]
-            if lane is not None:
-                lane.first = seen
+            if lane is not None and seen is not None:
+                lane.walk = self._walk(lane, seen)
 
-    def _choose(self, lane: Lane) -> int:
-        """Return the action number to take."""
-        algorithm, first = self.algorithm, lane.first
-        assert first is not None  # the first state was observed
-        if algorithm is None:
-            return first.offer[self._first_choice(first)]
-        if lane.slot < 0:
-            lane.slot = self._slot_of(0, first)
-        lane.row = algorithm.row(lane.step, lane.slot)
-        if self._watchful:
-            self._check_choice(lane.step, lane.slot, lane.row)
-        return self.space.action_number(lane.row)
+    def _walk(self, lane: Lane, first: Observed) -> Generator[int | None, Any, Walked]:
+        """Play one episode: yield the number of an action, then None after its step was sent; return the episode."""
+        space, last, seen = self.space, self.rules.horizon - 1, None
+        if self.algorithm is None:  # the first step shows the number of constraints
+            seen = yield first.offer[self._first_choice(first)]
+        algorithm = self.algorithm or self.begin_algorithm()
+        slot, growths, observes = self._slot_of(0, first), -1, algorithm.observes
+        slots, rows, rewards = [slot], list[int](), list[float]()
+        constraints: list[float] = []
+        for lane.step in range(last + 1):
+            if observes:
+                row = algorithm.row(lane.step, slot)
+            elif self._known is not None and slot >= self._known:
+                assert isinstance(space, GrowingSpace)  # an environment
+                row = space.starts[slot] + min(algorithm.place_when_new() or 0, len(space.offers[slot]) - 1)
+            else:
+                if growths != self._growths:  # the tables were replaced
+                    table, begin, by_step, by_slot = algorithm.choices()
+                    chosen, growths = memoryview(table), self._growths  # type: ignore[arg-type]  # an array is a buffer
+                row = chosen[begin + lane.step * by_step + slot * by_slot]
+            if self._watchful:
+                self._check_choice(lane.step, slot, row)
+            if seen is None:
+                seen = yield space.action_number(row)
+            following, over = -1, seen.terminated or seen.truncated
+            if lane.step < last and not over and seen.following is not None:
+                following = space.find(lane.step + 1, seen.following)
+            if following < 0:
+                following = self._following(lane.step, seen)
+            if self._watchful:
+                self._check_step(lane.step, slot, row, seen, following)
+            if observes:
+                algorithm.observe(lane.step, slot, row, seen, following)
+            slot = following
+            slots.append(slot)
+            rows.append(row)
+            rewards.append(seen.reward)
+            constraints += seen.constraints
+            if over or lane.step == last:
+                break
+            seen = yield None  # others take their steps before the next choice
+        return slots, rows, rewards, constraints
 
     def _check_choice(self, step: int, slot: int, row: int) -> None:
         """Raise if the declarations do not allow an action that is about to be taken."""
@@ -374,36 +440,9 @@ class Trainer:
         slot = self.space.find(step, seen)
         if slot < 0:
             slot = self.space.add(step, seen)
-            if not self._waits:
+            if self._known is None:
                 self._grow(slot)
-            elif self._unknown is None:
-                self._unknown = slot
         return slot
-
-    def _take(self, position: int, lane: Lane, seen: Step) -> None:
-        """Process one step of a lane."""
-        algorithm = self.algorithm or self.begin_algorithm()
-        if lane.slot < 0:
-            self._choose(lane)
-        if lane.played is None:
-            lane.played = Episode(self.rules.horizon, self.rules.constraints.count or 0)
-        step, last = lane.step, lane.step + 1 == self.rules.horizon
-        following = self._following(step, seen)
-        if self._watchful:
-            self._check_step(step, lane.slot, lane.row, seen, following)
-        lane.played.add(lane.slot, lane.row, following, seen.reward, seen.constraints)
-        if algorithm.observes:
-            algorithm.observe(lane.played)
-        lane.slot, lane.step = following, step + 1
-        if seen.over or last:
-            self._running[position] = None
-            if not algorithm.together:
-                self._complete(lane.played)
-                return
-            self._over.append(lane)
-            if not any(self._running):  # all episodes that began together are over
-                self._waiting = [one.played for one in sorted(self._over, key=lambda one: one.number) if one.played]
-                self._over = []
 
     def _following(self, step: int, seen: Step) -> int:
         """Return the next slot; an end if the episode is over."""
@@ -441,16 +480,18 @@ class Trainer:
             self.limits.check_step(step, state, action, after, violation)
         self.observations.check(step, row, seen, following, violation)
 
-    def _complete(self, played: Episode) -> None:
+    def _complete(self, walked: Walked) -> None:
         """Learn from a finished episode and report it."""
+        if self._played is None:
+            self._played = Episode(self.rules.horizon, self.rules.constraints.count or 0)
+        played = self._played
+        played.fill(*walked)
         self.learned().learn(played, self.started, self._log_since(self.started + 1))
         earned, violated = sum(played.reward[: played.length].tolist()), sum(played.violation[: played.length].tolist())
+        self.done += 1
         if violated > 0:
-            self.counters[:] = self.counters[0] + 1, self.done + 1
-        self._take_in(1, np.array([[earned, violated]]), self._log.changes)
-        self._log.clear()
-        played.length = 0
-        self._free.append(played)
+            self.counters[:] = self.counters[0] + 1, self.done
+        self._returns.append((earned, violated))
 
     def _fail(self, message: str, position: int | None, cause: BaseException | None) -> NoReturn:
         """Raise an error that names episode and step."""
@@ -465,68 +506,6 @@ class Trainer:
             running = [each.number for each in self._running if each is not None]
             return f"episodes {', '.join(map(str, running))}" if running else f"episode {self.started}"
         return f"episode {self.started if lane is None else lane.number}, step {0 if lane is None else lane.step}"
-
-    # A single environment plays each episode to its end before the learner sees it, with the same result.
-
-    def _play_whole(self, lanes: SingleLane) -> bool:
-        """Play an episode to its end and learn from it; return whether that was possible."""
-        (lane,), algorithm = self._running, self.algorithm
-        if lane is None or lane.first is None or lane.slot >= 0 or algorithm is None or algorithm.observes:
-            return False
-        played = lane.played or Episode(self.rules.horizon, self.rules.constraints.count or 0)
-        #: States that are new are added at the end of the episode, if the algorithm says what it does there.
-        position = algorithm.place_when_new() if self.limits is None else None
-        self._waits = position is not None
-        try:
-            played.fill(*self._walk(lanes, lane, lane.first, position or 0))
-        finally:
-            self._waits = False
-            if self._unknown is not None:
-                first, self._unknown = self._unknown, None
-                self._grow(first)
-        self._running[0] = None
-        self._complete(played)
-        return True
-
-    def _walk(self, lanes: SingleLane, lane: Lane, first: Observed, position: int) -> Walked:
-        """Play one episode; `position` is that of the action taken in states that are added at its end."""
-        space, last = self.space, self.rules.horizon - 1
-        assert isinstance(space, GrowingSpace)  # an environment
-        slot = self._slot_of(0, first)
-        chosen, begin, by_step, by_slot = self._choices()
-        size, known = space.slots, space.slots if self._unknown is None else self._unknown
-        slots, rows, rewards = [slot], list[int](), list[float]()
-        constraints: list[float] = []
-        for lane.step in range(last + 1):
-            if slot < known:
-                row = chosen[begin + lane.step * by_step + slot * by_slot]
-            else:
-                row = space.starts[slot] + min(position, len(space.offers[slot]) - 1)
-            if self._watchful:
-                self._check_choice(lane.step, slot, row)
-            seen, following = lanes.take(space.numbers[row]), -1
-            if lane.step < last and not seen.terminated and not seen.truncated and seen.following is not None:
-                following = space.find(lane.step + 1, seen.following)
-            if following < 0:
-                following = self._following(lane.step, seen)
-            if self._watchful:
-                self._check_step(lane.step, slot, row, seen, following)
-            if space.slots != size:
-                chosen, begin, by_step, by_slot = self._choices()
-                size, known = space.slots, space.slots if self._unknown is None else self._unknown
-            slot = following
-            slots.append(slot)
-            rows.append(row)
-            rewards.append(seen.reward)
-            constraints += seen.constraints
-            if seen.terminated or seen.truncated:
-                break
-        return slots, rows, rewards, constraints
-
-    def _choices(self) -> tuple[Any, int, int, int]:
-        """Return the rows that are taken, and their layout."""
-        rows, first, by_step, by_slot = self.learned().choices()
-        return memoryview(rows), first, by_step, by_slot  # type: ignore[arg-type]  # an array is a buffer
 
     # Results -------------------------------------------------------------------------------------------------
 
