@@ -32,11 +32,8 @@ from peakrl.types import Floats, Longs
 
 #: Sums that differ by less, relative to both, are equal.
 ROUNDING = 1e-12
-#: Columns of a point on a model: k; v_k, its mean and the return, each for reward and violation.
+#: Columns of a point: k; value of pi^k, mean so far and return of the episode, each for reward and violation.
 POINT_COLUMNS = 7
-#: Columns of a point on an environment.
-EXPERIENCE_COLUMNS = 5
-Point = tuple[int, float, float, float, float]
 
 
 @dataclass(frozen=True, repr=False)
@@ -140,30 +137,30 @@ class Stretches:
 
 
 class Recorder:
-    """Computes the exact history of a model from returns and policy changes, chunk by chunk."""
+    """Records the history, chunk by chunk: exact values if there is a model, otherwise returns of episodes."""
 
-    def __init__(self, model: TabularModel, every: int, *, randomised: bool = False) -> None:
-        self.model, self.every, self.randomised = model, every, randomised
+    def __init__(self, every: int, model: TabularModel | None = None, *, randomised: bool = False) -> None:
+        self.every, self.exact, self.randomised = every, model is not None, randomised
         self.parts: list[Floats] = []
         #: The latest episode's numbers, for the last point of the history.
         self.last: Floats = np.zeros(POINT_COLUMNS)
         self.sums = np.zeros(2)
-        self.curve = None if model.deterministic or randomised else PolicyCurve(model)
+        self.curve = None if model is None or model.deterministic or randomised else PolicyCurve(model)
 
     def add(self, done: int, count: int, experience: Floats, changes: Changes) -> None:
         """Add episodes done+1 .. done+count."""
-        exact = experience if self.curve is None else self.curve.advance(done, count, changes)
-        if self.randomised:
-            experience, exact = (np.ascontiguousarray(part) for part in (experience[:, :2], experience[:, 2:]))
+        returns, values = experience[:, :2], experience[:, 2:] if self.randomised else experience
+        if self.curve is not None:
+            values = self.curve.advance(done, count, changes)
         if count == 0:
             return
         # Summed one after another, independently of the chunks, so that a resumed run has the same sums.
-        running = np.add.accumulate(np.concatenate([self.sums[None], exact]))[1:]
+        running = np.add.accumulate(np.concatenate([self.sums[None], values if self.exact else returns]))[1:]
         self.sums = running[-1].copy()
-        first = self.every - 1 - done % self.every
-        at = np.append(np.arange(first, count, self.every), count - 1)
+        at = np.append(np.arange(self.every - 1 - done % self.every, count, self.every), count - 1)
         episode = (done + 1 + at).astype(np.float64)[:, None]
-        points = np.concatenate([episode, exact[at], running[at] / episode, experience[at]], axis=1)
+        exact = values[at] if self.exact else np.full((len(at), 2), np.nan)
+        points = np.concatenate([episode, exact, running[at] / episode, returns[at]], axis=1)
         self.parts.append(points[:-1])
         self.last = points[-1].copy()
 
@@ -173,73 +170,16 @@ class Recorder:
             self.curve.rest()
 
     def latest(self) -> dict[str, float]:
-        """Return value and violation of the latest policy."""
-        return {"value": float(self.last[1]), "violation": float(self.last[2])}
+        """Return value and violation of the latest policy, or reward and violation of the latest episode."""
+        reward, violation = self.last[1:3] if self.exact else self.last[5:7]
+        return {"value" if self.exact else "reward": float(reward), "violation": float(violation)}
 
-    def history(self, done: int) -> History:
-        """Return everything recorded, including the latest episode."""
-        return as_history([*self.parts, self.last[None]] if done % self.every else self.parts)
-
-    def history_after(self, episode: int, done: int = 0) -> History:
+    def history_after(self, episode: int, done: int) -> History:
         """Return the points after an episode, with the latest episode if it is `done`."""
         later: list[Floats] = [self.last[None]] if done > episode and done % self.every else []
         for part in reversed(self.parts):
             later.append(part[np.searchsorted(part[:, 0], episode, side="right") :])
             if len(later[-1]) < len(part):
                 break
-        return as_history(later[::-1])
-
-
-class Experience:
-    """Records returns and violations of episodes, for environments and very large models."""
-
-    def __init__(self, every: int) -> None:
-        self.every = every
-        #: For each recorded episode: number, reward, violation, and the sums of both until then.
-        self.rows: list[Point] = []
-        self.last: Point = (0, np.nan, np.nan, 0.0, 0.0)
-
-    def add(self, done: int, count: int, experience: Floats, changes: Changes) -> None:
-        """Add episodes done+1 .. done+count."""
-        for episode, (reward, violation) in enumerate(experience[:, :2].tolist(), done + 1):
-            *_, earned, violated = self.last
-            self.last = (episode, reward, violation, earned + reward, violated + violation)
-            if episode % self.every == 0:
-                self.rows.append(self.last)
-
-    def latest(self) -> dict[str, float]:
-        """Return reward and violation of the latest episode."""
-        return {"reward": self.last[1], "violation": self.last[2]}
-
-    def history(self, done: int) -> History:
-        """Return everything recorded, including the latest episode."""
-        return self._history(self.table())
-
-    def history_after(self, episode: int, done: int = 0) -> History:
-        """Return the points after an episode, with the latest episode if it is `done`."""
-        table = self.table()
-        later = (table[:, 0] > episode) & ((table[:, 0] == done) | (table[:, 0] % self.every == 0))
-        return self._history(table[later])
-
-    def _history(self, table: Floats) -> History:
-        episode, reward, violation, earned, violated = table.T.copy()
-        unknown = np.full(len(table), np.nan)
-        means = earned / episode, violated / episode
-        return History(episode.astype(np.int64), unknown, unknown.copy(), *means, reward, violation)
-
-    def table(self) -> Floats:
-        """[point, column], the latest episode last."""
-        rows = self.rows if not self.last[0] or self.last[0] % self.every == 0 else [*self.rows, self.last]
-        return np.array(rows, np.float64).reshape(-1, EXPERIENCE_COLUMNS)
-
-    def load(self, table: Floats) -> None:
-        """Restore a stored table."""
-        rows: list[Point] = [(int(episode), *numbers) for episode, *numbers in table.tolist()]
-        self.rows = [row for row in rows if row[0] % self.every == 0]
-        self.last = rows[-1] if rows else self.last
-
-
-def as_history(parts: list[Floats]) -> History:
-    """Join points."""
-    table = np.concatenate([np.empty((0, POINT_COLUMNS)), *parts])
-    return History(table[:, 0].astype(np.int64), *(np.ascontiguousarray(column) for column in table.T[1:]))
+        table = np.concatenate([np.empty((0, POINT_COLUMNS)), *later[::-1]])
+        return History(table[:, 0].astype(np.int64), *(np.ascontiguousarray(column) for column in table.T[1:]))

@@ -41,11 +41,11 @@ from peakrl.learners.space import GrowingSpace, checked_rows
 from peakrl.learners.tables import alike, overwrite
 from peakrl.policy.mixture import AveragedPolicy
 from peakrl.policy.tables import Policy, first_rows
-from peakrl.records import Arrays, FileKind, Record, content_of, fields_of, kind_of
+from peakrl.records import Arrays, Field, FileKind, Record, content_of, fields_of, kind_of
 from peakrl.space import MOST_INDICES
 from peakrl.storage import ready, remove_leftovers
 from peakrl.tabular import TabularModel, store_model
-from peakrl.training.history import EXPERIENCE_COLUMNS, POINT_COLUMNS, Experience, Recorder
+from peakrl.training.history import POINT_COLUMNS, Recorder
 
 if TYPE_CHECKING:
     from peakrl.training.trainer import Trainer
@@ -66,6 +66,11 @@ WORDS = {
     "sampled": "history",
     "model": "problem",
     "environment": "environment",
+}
+HISTORY = {
+    "history": Field(np.float64, ("point", POINT_COLUMNS)),
+    "history.last": Field(np.float64, (POINT_COLUMNS,)),
+    "history.sums": Field(np.float64, (2,)),
 }
 #: An upper limit for the number of constraints in a file.
 MOST_CONSTRAINTS = 10_000
@@ -136,9 +141,7 @@ def snapshot(trainer: Trainer) -> Record:
     if isinstance(space, GrowingSpace):
         record.plain["constraints"] = space.rules.constraints.count
         record.add("space", Record({}, space.arrays()))
-    if isinstance(recorder, Experience):
-        arrays["history"] = recorder.table()
-    elif recorder is not None:
+    if recorder is not None:
         recorder.parts = [np.concatenate([np.empty((0, POINT_COLUMNS)), *recorder.parts])]
         arrays |= {"history": recorder.parts[0], "history.last": recorder.last, "history.sums": recorder.sums}
         if recorder.curve is not None:
@@ -229,7 +232,8 @@ def restore(trainer: Trainer, record: Record, labels: Sequence[Hashable] | None)
     trainer.greedy = stored_greedy(trainer, arrays)
     if trainer.average:
         trainer.changes = [stored_changes(trainer, arrays["changes"])]
-    restore_history(trainer, arrays)
+    if trainer.recorder is not None:
+        restore_history(trainer, trainer.recorder, record)
 
 
 def within(index: NDArray[Any], size: int) -> bool:
@@ -273,31 +277,15 @@ def stored_changes(trainer: Trainer, table: NDArray[Any]) -> Changes:
     return policy.change_episode, policy.change_node, policy.change_row
 
 
-def restore_history(trainer: Trainer, arrays: Arrays) -> None:
+def restore_history(trainer: Trainer, recorder: Recorder, record: Record) -> None:
     """Restore the recorder."""
-    recorder = trainer.recorder
-    if recorder is None:
-        return
-    table = arrays["history"]
-    width = EXPERIENCE_COLUMNS if isinstance(recorder, Experience) else POINT_COLUMNS
-    if table.dtype != np.float64 or table.ndim != 2 or table.shape[1] != width:
-        raise ValueError(f"history has shape {table.shape}")
-    if isinstance(recorder, Experience):
-        recorder.load(table)
-    else:
-        restore_recorder(trainer, recorder, arrays)
-
-
-def restore_recorder(trainer: Trainer, recorder: Recorder, arrays: Arrays) -> None:
-    """Restore the recorder of a run on a model."""
-    recorder.parts = [arrays["history"]]
-    overwrite(recorder.last, arrays["history.last"], "history.last")
-    overwrite(recorder.sums, arrays["history.sums"], "history.sums")
+    arrays = record.checked(HISTORY)
+    recorder.parts, recorder.last, recorder.sums = [arrays["history"]], arrays["history.last"], arrays["history.sums"]
     if recorder.curve is not None:
-        like = first_rows(recorder.model)
-        rows = Policy(recorder.model, alike(like, arrays["curve.rows"], "curve.rows")).rows
-        recorder.curve = PolicyCurve(recorder.model, rows)
-        recorder.curve.pending = list(stored_changes(trainer, arrays["curve.pending"]))
+        like = first_rows(recorder.curve.model)
+        rows = Policy(recorder.curve.model, alike(like, record.arrays["curve.rows"], "curve.rows")).rows
+        recorder.curve = PolicyCurve(recorder.curve.model, rows)
+        recorder.curve.pending = list(stored_changes(trainer, record.arrays["curve.pending"]))
 
 
 # Checkpoints --------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ from peakrl.progress import Progress
 from peakrl.sampling import seed_state
 from peakrl.space import MOST_INDICES, StateSpace
 from peakrl.tabular import TabularModel
-from peakrl.training.history import Experience, History, Recorder
+from peakrl.training.history import History, Recorder
 from peakrl.training.run import LearningRun, RunView, Table, Watch, table_of
 from peakrl.training.run_file import Interrupts, Saver
 from peakrl.types import Floats, Ints, Longs
@@ -86,7 +86,7 @@ class Trainer:
         self.changes: list[Changes] = []
         #: None until the number of constraints is known, at the latest after the first step.
         self.algorithm: Algorithm | None = None
-        self.recorder: Recorder | Experience | None = None
+        self.recorder: Recorder | None = None
         self.space: ModelSpace | GrowingSpace
         #: [slot, column]: pi^k of the episode that was started last.
         self.greedy: NDArray[np.int64]
@@ -105,12 +105,9 @@ class Trainer:
         self.space = ModelSpace(model)
         self.assumptions.check_model(model)
         algorithm = self.algorithm = self._make()
-        if every and self.sampled:
-            self.recorder = Experience(every)
-        elif every:
-            self.recorder = Recorder(model, every, randomised=algorithm.randomised)
-        exact = self.recorder.curve if isinstance(self.recorder, Recorder) else None
-        self.logs = self.average or exact is not None
+        if every:
+            self.recorder = Recorder(every, None if self.sampled else model, randomised=algorithm.randomised)
+        self.logs = self.average or (self.recorder is not None and self.recorder.curve is not None)
         if self.logs and model.num_nodes > MOST_INDICES:
             raise SettingsError(
                 f"{model.name!r} has {model.num_nodes:,} states by step, more than the {MOST_INDICES:,} that a list of "
@@ -137,7 +134,7 @@ class Trainer:
         first: Changes = np.ones(len(nodes), np.int32), nodes, now[nodes]
         if self.average:
             self.changes.append(first)
-        if isinstance(self.recorder, Recorder) and self.recorder.curve is not None:
+        if self.recorder is not None and self.recorder.curve is not None:
             self.recorder.curve.pending = list(first)
 
     def _begin_on_environment(self, lanes: Lanes, every: int) -> None:
@@ -148,7 +145,7 @@ class Trainer:
         stationary = rules.stationary or self.assumptions.stationary is True
         self.space = GrowingSpace(rules, by_step=settings.by_step or not stationary)
         self.greedy = np.zeros((0, rules.horizon if self.space.shared else 1), np.int64)
-        self.recorder = Experience(every) if every else None
+        self.recorder = Recorder(every) if every else None
         self.logs = self.average
         limits = Limits.declared(self.assumptions, self.space)
         if limits is not None and limits.safe is not None and rules.constraints.count is None:
@@ -556,7 +553,7 @@ class Trainer:
         if not watched:
             if self.lanes is None:
                 self._log = Log.of_size(0)  # a large one
-            if isinstance(self.recorder, Recorder):
+            if self.recorder is not None:
                 self.recorder.rest()
         averaged = None
         if self.average:
@@ -575,7 +572,7 @@ class Trainer:
             assumptions=self.assumptions,
             episodes=self.done,
             seed=self.seed,
-            history=History.empty() if self.recorder is None else self.recorder.history(self.done),
+            history=History.empty() if self.recorder is None else self.recorder.history_after(0, self.done),
             violations=violations,
             last_violation_episode=last or None,
             feasible=algorithm.feasible(),
