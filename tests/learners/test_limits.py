@@ -339,7 +339,7 @@ def test_a_false_declaration_is_an_error_on_a_model():
     lacking = {key: [o._replace(probability=1.0) for o in outcomes] for key, outcomes in lacking.items()}
     narrow = RandomProblem(**{**vars(problem), "tables": lacking})
     with pytest.raises(
-        SettingsError, match=r"support lacks an outcome: at step \d in state|support calls an action safe"
+        SettingsError, match=r"at step \d .*(outside of the declared support|by the declared support it is safe)"
     ):
         learn(problem, LEARNERS["practical"], episodes=5, assumptions=Assumptions(support=narrow))
     with pytest.raises(SettingsError, match="constraints is not the constraint of the model: in state"):

@@ -448,43 +448,24 @@ class Limits:
 
     def _walk(self, model: TabularModel) -> None:
         """Check every allowed action of every state that allowed actions can reach."""
-        declared = self.forbidden(0)
-        forbidden, goes_on = declared.entries, declared.counts > 0
-        here = set(model.first_slot.tolist())
+        declared, here = self.forbidden(0), set(model.first_slot.tolist())
         for step in range(model.horizon):
-            column, after = step if model.stationary else 0, set()
+            column, after = step if model.stationary else 0, set[int]()
             for slot in sorted(here):
-                if not goes_on[slot, column]:
-                    raise SettingsError(self._nothing_left(step, model.state_of_slot(slot)))
+                state = model.state_of_slot(slot)
+                if not declared.counts[slot, column]:
+                    raise SettingsError(self._nothing_left(step, state))
                 for row in model.rows_of_slot(slot):
-                    if not forbidden[row, column]:
-                        following = model.next_slots(row)
-                        self._check_row(model, row, step, following, goes_on)
-                        after.update(following)
+                    if declared.entries[row, column]:
+                        continue
+                    action, violation = model.action_of_row(row), -float(model.row_margin[row].min(initial=0.0))
+                    for following in model.next_slots(row):
+                        after.add(following)
+                        try:
+                            self.check_step(step, state, action, model.state_of_slot(following), violation)
+                        except TargetError as error:
+                            raise SettingsError(f"at step {step} on {model.name!r}, {error}") from None
             here = after
-
-    def _check_row(
-        self, model: TabularModel, row: int, step: int, following: list[int], goes_on: np.ndarray[tuple[int, int]]
-    ) -> None:
-        state, action = model.state_of_slot(int(model.slot_of_row[row])), model.action_of_row(row)
-        where = f"at step {step} in state {state!r}"
-        own = self._own(step, state, action)
-        if not model.keeps[row]:
-            if own:
-                raise SettingsError(f"safe_policy is not safe: {where} its action {action!r} may violate")
-            raise SettingsError(f"support calls an action safe that may violate: {where} action {action!r}")
-        if step + 1 == model.horizon:
-            return
-        known = self._following(step, state, action)
-        for slot in following:
-            after = model.state_of_slot(slot)
-            if known is not None and after not in known:
-                raise SettingsError(f"support lacks an outcome: {where} action {action!r} may lead to {after!r}")
-            if not goes_on[slot, step + 1 if model.stationary else 0]:
-                raise SettingsError(
-                    f"safe_policy is not safe: {where} its action {action!r} may lead to {after!r}, in which it has no "
-                    "available action, and nothing else is known to be safe"
-                )
 
     def _violates(self, step: int, state: Hashable, action: Hashable, unknown: bool) -> bool:
         """Does an action violate the declared constraints? `unknown` if none are declared."""

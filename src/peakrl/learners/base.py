@@ -461,7 +461,9 @@ class TabularAlgorithm(Algorithm, Generic[T]):
 
     `kind` is the named tuple of its tables. Axes with these names get their lengths from the space: slot, row, entry
     [column * rows + row], step, column, and after [column, and one for the end if steps share slots]; `sizes` are the
-    lengths of further axes. `constants` are the fields that are not tables. Tables named `proved` and `dead_first` hold
+    lengths of further axes. `constants` are the fields that are not tables; these need not be passed: shift (1 if a
+    column is a step, 0 if slots belong to steps), ends, lowest and span (of the rewards). Tables named slot_step [slot]
+    and slot_of_row [row] are set when they grow. Tables named `proved` and `dead_first` hold
     the episode of a proof of infeasibility (0: none) and its first state.
     """
 
@@ -469,10 +471,11 @@ class TabularAlgorithm(Algorithm, Generic[T]):
         self, task: Task, kind: type[T], sizes: Mapping[str, int] = MappingProxyType({}), **constants: Any
     ) -> None:
         super().__init__(task)
-        own = {"slot": 0, "row": 0, "entry": 0, "cell": 0, "step": self.space.horizon, "column": self.columns}
-        own["after"] = self.columns + int(self.space.shared)
-        self.store = TableStore(kind, own | dict(sizes), **constants)
-        self.layout = self.space.layout
+        space, shift = self.space, int(self.space.shared)
+        own = {"slot": 0, "row": 0, "entry": 0, "cell": 0, "step": space.horizon, "column": self.columns}
+        known = {"shift": shift, "ends": space.ends, "lowest": task.sizes.reward_range[0], "span": task.sizes.span}
+        self.store = TableStore(kind, own | {"after": self.columns + shift} | dict(sizes), **(known | constants))
+        self.layout = space.layout
 
     @property
     def tables(self) -> T:
@@ -501,6 +504,9 @@ class TabularAlgorithm(Algorithm, Generic[T]):
         self.layout = space.layout
         self.store.grow(slot=space.slots, row=space.rows, entry=space.rows * self.columns)
         self.store.fill_rows(first, self.layout.row_start)
+        for name, new in (("slot_step", first), ("slot_of_row", first_row)):
+            if hasattr(self.tables, name):
+                getattr(self.tables, name)[new:] = getattr(space, name)[new:]
         self.start(first, first_row, log)
 
     def start(self, first: int, first_row: int, log: Log) -> None:

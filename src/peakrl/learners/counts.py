@@ -6,13 +6,15 @@ leads to the older ones.
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple, Protocol, TypeVar
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from peakrl.jit import loop
 from peakrl.learners.assumptions import Forbidden
-from peakrl.learners.base import TabularAlgorithm
+from peakrl.learners.base import TabularAlgorithm, Task
 from peakrl.learners.coverage import Outcomes, collect
 from peakrl.learners.episode import Path
 from peakrl.learners.infeasibility import DECLARED, NO_WITNESS, VIOLATES, Memory
@@ -132,7 +134,13 @@ C = TypeVar("C", bound=CountingTables)
 
 
 class CountingAlgorithm(TabularAlgorithm[C]):
-    """Counted transitions, and the plan to follow."""
+    """Counted transitions, and the plan to follow; the constant `order` has the slots in the order of planning."""
+
+    def __init__(
+        self, task: Task, kind: type[C], sizes: Mapping[str, int] = MappingProxyType({}), **constants: Any
+    ) -> None:
+        super().__init__(task, kind, {"cell": cells_of(task.model), **sizes}, order=np.empty(0, np.int64), **constants)
+        self.shares_steps = task.space.shared
 
     def planning_order(self) -> Longs:
         """Slots in the order of planning, last step first; any order if steps share slots."""

@@ -26,7 +26,7 @@ from peakrl.errors import SettingsError
 from peakrl.learners.assumptions import Forbidden
 from peakrl.learners.base import Task
 from peakrl.learners.cmdp_limits import Budget
-from peakrl.learners.counts import NO_CELL, CountingAlgorithm, CountingTables, TransitionCounts, cells_of
+from peakrl.learners.counts import NO_CELL, CountingAlgorithm, CountingTables, TransitionCounts
 from peakrl.learners.space import Space
 from peakrl.planning.lagrangian import Boxes
 from peakrl.planning.occupancy import Flow, flow
@@ -183,9 +183,8 @@ class LimitedPlanner(CountingAlgorithm[L]):
     """Counted transitions and costs; limits on expected violations."""
 
     def __init__(self, task: Task, kind: type[L], budget: Budget, sizes: Mapping[str, int], **constants: Any) -> None:
-        own = {"cell": cells_of(task.model), "cost": len(budget.limits), "quantity": budget.quantities}
-        super().__init__(task, kind, own | dict(sizes), **constants)
-        self.budget, self.shares_steps = budget, task.space.shared
+        super().__init__(task, kind, {"cost": len(budget.limits), "quantity": budget.quantities, **sizes}, **constants)
+        self.budget = budget
 
     def payoffs(self, reward: Floats, violation: Floats, constraints: Floats) -> Floats:
         """[.., column]: reward, violation, costs."""

@@ -188,7 +188,7 @@ class PosteriorLearner(TabularAlgorithm[Tables]):
         left = np.arange(task.sizes.horizon, -1, -1.0)
         super().__init__(
             task, Tables, {"distribution": 0, "limited": 0}, groups=NO_GROUPS, most=hi * left, least=lo * left,
-            shift=int(task.space.shared), shared=bool(self.grouping), prior=settings.optimism,
+            shared=bool(self.grouping), prior=settings.optimism,
             growth=settings.replan_growth, credit=CREDIT,
         )  # fmt: skip
         self._distribution_numbers: dict[Hashable, int] = {}
@@ -210,7 +210,6 @@ class PosteriorLearner(TabularAlgorithm[Tables]):
         space, tables = self.space, self.tables
         if first == 0:
             tables.words[:] = seed_state(np.uint64(self.task.seed) ^ STREAM)
-        tables.slot_of_row[first_row:] = space.slot_of_row[first_row:]
         offers = np.flatnonzero(np.diff(self.layout.row_start[first:])) + first
         tables.value[offers] = tables.most if space.shared else tables.most[space.slot_step[offers], None]
         if space.shared:
@@ -227,7 +226,6 @@ class PosteriorLearner(TabularAlgorithm[Tables]):
     def _link(self, first: int) -> None:
         """Append the slots from `first` on to the lists of their steps."""
         tables, steps = self.tables, self.space.slot_step[first:]
-        tables.slot_step[first:] = steps
         link, order = tables.slot_link, np.argsort(steps, kind="stable")
         slots, steps = first + order, steps[order]
         fresh = np.append(True, steps[1:] != steps[:-1])[: len(steps)]

@@ -106,7 +106,6 @@ class PricedSettings(BudgetSettings):
         costs = len(budget.limits)
         return {
             "rule": self.rule, "known": self.known_model, "hoeffding": False,
-            "lowest": sizes.reward_range[0], "span": sizes.span,
             "bonus": 0.0 if self.known_model else self.bonus * sizes.horizon,
             "log_term": math.log(inside), "states": sizes.states,
             "ranges": budget.ranges, "limit": budget.limits, "price_step": np.zeros(costs),
@@ -387,8 +386,7 @@ class PricedPlanner(LimitedPlanner[Tables]):
         }  # fmt: skip
         super().__init__(
             task, Tables, budget, sizes, distribution=distribution, truth=Truth.of(model),
-            experience=np.empty((0, 2)), done=0, order=np.empty(0, np.int64), shift=int(task.space.shared),
-            **settings.numbers(task.sizes, task.episodes),
+            experience=np.empty((0, 2)), done=0, **settings.numbers(task.sizes, task.episodes),
         )  # fmt: skip
 
     @property
@@ -399,7 +397,6 @@ class PricedPlanner(LimitedPlanner[Tables]):
     def start(self, first: int, first_row: int, log: Log) -> None:
         """New slots have a uniform policy."""
         space, tables = self.space, self.tables
-        tables.slot_step[first:] = space.slot_step[first:]
         offers = np.diff(self.layout.row_start)[space.slot_of_row[first_row:]]
         tables.chance[first_row:] = 1.0 / offers[:, None]
         tables.preference[first_row:] = -np.log(offers)[:, None]

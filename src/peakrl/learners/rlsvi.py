@@ -26,7 +26,7 @@ from pydantic import Field
 
 from peakrl.jit import loop
 from peakrl.learners.base import LearnerSettings, Task
-from peakrl.learners.counts import NO_CELL, CountingAlgorithm, TransitionCounts, cells_of, count_path
+from peakrl.learners.counts import NO_CELL, CountingAlgorithm, TransitionCounts, count_path
 from peakrl.learners.episode import Log, Path, note, register
 from peakrl.learners.tables import table
 from peakrl.sampling import Words, draw_normal, seed_state
@@ -76,16 +76,10 @@ class RandomisedPlanner(CountingAlgorithm[Tables]):
     starts_first = True
 
     def __init__(self, task: Task, settings: RLSVI) -> None:
-        sizes, shared = task.sizes, task.space.shared
-        super().__init__(
-            task, Tables, {"cell": cells_of(task.model)}, order=np.empty(0, np.int64), shift=int(shared),
-            lowest=sizes.reward_range[0], span=sizes.span, noise=settings.noise,
-        )  # fmt: skip
-        self.shares_steps = shared
+        super().__init__(task, Tables, noise=settings.noise)
 
     def start(self, first: int, first_row: int, log: Log) -> None:
         """Set what planning reads of new slots."""
-        self.tables.slot_step[first:] = self.space.slot_step[first:]
         if first < self.space.ends:
             self.tables.w[: self.space.ends] = self.end_values()
         if first == 0:

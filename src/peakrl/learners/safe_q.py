@@ -202,8 +202,7 @@ class SafeQLearner(TabularAlgorithm[Tables]):
         super().__init__(
             task, Tables, own,
             distribution_of_row=distribution_of_row, distribution_start=distribution_start, groups=NO_GROUPS,
-            initial=initial, lowest=sizes.reward_range[0], ends=space.ends,
-            shift=int(space.shared), share=self.shares_steps,
+            initial=initial, share=self.shares_steps,
             offset=ERROR_WINDOW if settings.adaptive_steps else float(sizes.horizon),
         )  # fmt: skip
 
@@ -217,8 +216,6 @@ class SafeQLearner(TabularAlgorithm[Tables]):
     def start(self, first: int, first_row: int, log: Log) -> None:
         """New entries start optimistic; rows whose group is known to violate are forbidden."""
         space, tables = self.space, self.tables
-        tables.slot_step[first:] = space.slot_step[first:]
-        tables.slot_of_row[first_row:] = space.slot_of_row[first_row:]
         if first == 0:
             tables.penalises[0] = not self.settings.constraint_memory
             forget(tables)

@@ -112,7 +112,7 @@ class TripleQLearner(TabularAlgorithm[Tables]):
         iota = math.log(math.sqrt(2 * sizes.states * sizes.actions * sizes.horizon) * episodes)
         eta, unit = episodes**QUEUE_EXPONENT, sizes.horizon * math.sqrt(max(iota, 0.0))
         super().__init__(
-            task, Tables, {"cost": len(budget.limits)}, shift=int(task.space.shared),
+            task, Tables, {"cost": len(budget.limits)},
             frame=max(1, round(episodes**FRAME_EXPONENT)), chi=eta, eta=eta,
             bonus=settings.bonus / 4 * unit * sizes.span, cost_bonus=settings.bonus / 4 * unit * budget.ranges,
             lift=2 * settings.lift * sizes.horizon**2 * unit * sizes.span / eta,
@@ -132,7 +132,6 @@ class TripleQLearner(TabularAlgorithm[Tables]):
     def start(self, first: int, first_row: int, log: Log) -> None:
         """New entries start at the largest value and at cost 0."""
         space, tables = self.space, self.tables
-        tables.slot_step[first:] = space.slot_step[first:]
         if space.shared:
             tables.q[:] = np.repeat(tables.cap, space.rows)
         else:

@@ -31,7 +31,7 @@ from pydantic import Field
 
 from peakrl.jit import inlined, loop
 from peakrl.learners.base import LearnerSettings, Task
-from peakrl.learners.counts import NO_CELL, CountingAlgorithm, TransitionCounts, cells_of, count_path
+from peakrl.learners.counts import NO_CELL, CountingAlgorithm, TransitionCounts, count_path
 from peakrl.learners.episode import Log, Path, note, register
 from peakrl.learners.infeasibility import Memory
 from peakrl.learners.tables import table
@@ -97,17 +97,11 @@ class OptimisticPlanner(CountingAlgorithm[Tables]):
     starts_first = True
 
     def __init__(self, task: Task, settings: UCBVI, *, avoid_dead_ends: bool = False) -> None:
-        sizes, shared = task.sizes, task.space.shared
-        super().__init__(
-            task, Tables, {"cell": cells_of(task.model)}, order=np.empty(0, np.int64), shift=int(shared),
-            lowest=sizes.reward_range[0], span=sizes.span, bonus=settings.bonus, avoid_dead_ends=avoid_dead_ends,
-        )  # fmt: skip
-        self.shares_steps = shared
+        super().__init__(task, Tables, bonus=settings.bonus, avoid_dead_ends=avoid_dead_ends)
 
     def start(self, first: int, first_row: int, log: Log) -> None:
         """New slots start at the largest possible value."""
         space, sizes, w = self.space, self.task.sizes, self.tables.w
-        self.tables.slot_step[first:] = space.slot_step[first:]
         steps = np.arange(self.columns)[None, :] if space.shared else space.slot_step[first:, None]
         offers = (np.diff(space.layout.row_start[first:]) > 0)[:, None]
         w[first:, : self.columns] = sizes.span * (space.horizon - steps) * offers

@@ -94,13 +94,7 @@ def learn(
     settings, assumptions = check_learner(learner), check_assumptions(assumptions)
     episodes, seed = check_episodes(episodes), check_seed(seed)
     target = prepared(target, progress=progress)
-    sampled = isinstance(target, TabularModel) and is_sampled(history, episodes, target)
-    if isinstance(target, TabularModel):
-        settings.check_model(target)
-    trainer = Trainer(
-        target, settings, planned=episodes, seed=seed, every=recording_interval(history, episodes), average=average,
-        assumptions=assumptions, sampled=sampled,
-    )  # fmt: skip
+    trainer = new_trainer(target, settings, episodes, seed, assumptions, history, average=average)
     if checkpoint is None:
         if checkpoint_every is not None:
             raise SettingsError("checkpoint_every says how often to save; checkpoint must say where")
@@ -134,18 +128,28 @@ def learn_in_stages(
     stages = [check_episodes(stage, "stages") for stage in stages]
     if not stages or stages != sorted(set(stages)):
         raise SettingsError(f"stages is {stages}; it must hold numbers of episodes in ascending order")
-    settings = check_learner(learner)
-    settings.check_model(model)
-    trainer = Trainer(
-        model, settings, planned=stages[-1], seed=check_seed(seed), every=recording_interval(history, stages[-1]),
-        average=False, assumptions=check_assumptions(assumptions), sampled=is_sampled(history, stages[-1], model),
-    )  # fmt: skip
+    settings, assumptions = check_learner(learner), check_assumptions(assumptions)
+    trainer = new_trainer(model, settings, stages[-1], check_seed(seed), assumptions, history, average=False)
     for stage in stages:
         for _ in pieces(trainer, stage):
             pass
         yield trainer.result(watched=True)
         if trainer.stop_reason is not None:
             return
+
+
+def new_trainer(
+    target: TabularModel | Lanes, settings: LearnerSettings, episodes: int, seed: int, assumptions: Assumptions,
+    history: Record, *, average: bool,
+) -> Trainer:  # fmt: skip
+    """Return the trainer of a run that has not begun."""
+    model = target if isinstance(target, TabularModel) else None
+    if model is not None:
+        settings.check_model(model)
+    return Trainer(
+        target, settings, planned=episodes, seed=seed, every=recording_interval(history, episodes), average=average,
+        assumptions=assumptions, sampled=model is not None and is_sampled(history, episodes, model),
+    )  # fmt: skip
 
 
 def prepared(target: Any, *, progress: bool = False) -> TabularModel | Lanes:

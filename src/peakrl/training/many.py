@@ -25,16 +25,9 @@ from peakrl.learners.base import LearnerSettings
 from peakrl.learners.custom import Learner, OwnLearner
 from peakrl.progress import Progress
 from peakrl.tabular import TabularModel
-from peakrl.training.learn import (
-    Record,
-    check_assumptions,
-    check_learner,
-    is_sampled,
-    prepared,
-    recording_interval,
-)
+from peakrl.training.learn import Record, check_assumptions, check_learner, new_trainer, prepared, recording_interval
 from peakrl.training.run import LearningRun
-from peakrl.training.trainer import Trainer, pieces
+from peakrl.training.trainer import pieces
 
 #: A `ConstrainedEnv` or another Gymnasium environment, or a function that creates one.
 Environment = Any
@@ -68,22 +61,16 @@ def learn_many(
     pairs = paired(models, seeds)
     settings, known = check_learner(learner), check_assumptions(assumptions)
     check_episodes(episodes)
-    for model in {id(target): target for target, _ in pairs if isinstance(target, TabularModel)}.values():
-        settings.check_model(model)
     threads = usable_cores() if workers is None else workers
     check_count(threads, "workers")
-    every = recording_interval(history, episodes)
+    recording_interval(history, episodes)  # a wrong one is an error before the first run
     done, stop = [0] * len(pairs), threading.Event()
 
     def run(index: int) -> Any:
         given, seed = pairs[index]
         own = settings.fresh() if isinstance(settings, OwnLearner) else settings
         with opened(given) as target:
-            sampled = isinstance(target, TabularModel) and is_sampled(history, episodes, target)
-            active = Trainer(
-                target, own, planned=episodes, seed=seed, every=every, average=average, assumptions=known,
-                sampled=sampled,
-            )  # fmt: skip
+            active = new_trainer(target, own, episodes, seed, known, history, average=average)
             for count in pieces(active, episodes):
                 done[index] = count
                 if stop.is_set():
