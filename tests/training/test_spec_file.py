@@ -241,7 +241,7 @@ TABLE = '[problem]\nkind = "tables"\nhorizon = 2\nfile = "t.csv"\n'
         (ENERGY + "[settings]\nlearner = 'SafeQ'\npreset = 'paper'", "preset is 'paper'; SafeQ has none"),
         (
             ENERGY + "[settings]\nlearner = 'OptPrimalDual'\npreset = 'opdop'\nslack = 1",
-            "unexpected keyword argument 'slack'",
+            "slack is not a setting of OptPrimalDual",
         ),
         (ENERGY + "[settings]\nlearner = 'ConstrainedQ'\npreset = 'published'\nslack = -1", "slack is -1"),
         (ENERGY + "[run]\nepisodes = 0", "run.episodes is 0"),

@@ -22,17 +22,22 @@ from peakrl.errors import SettingsError
 
 if TYPE_CHECKING:
     from peakrl.learners.base import LearnerSettings
-    from peakrl.learners.certified.learner import Certified
-    from peakrl.learners.cmdp_lp import DOPE, OptCMDP, OptPessLP
-    from peakrl.learners.constrained_q import ConstrainedQ
-    from peakrl.learners.masked_q import MaskedQ
-    from peakrl.learners.maximin_q import MaximinQ
-    from peakrl.learners.posterior_sampling import PosteriorSampling
-    from peakrl.learners.primal_dual import OptDual, OptPrimalDual, WeiMDP
-    from peakrl.learners.rlsvi import RLSVI
-    from peakrl.learners.safe_q import SafeQ
-    from peakrl.learners.triple_q import TripleQ
-    from peakrl.learners.ucbvi import SUCBVI, UCBVI
+    from peakrl.learners.certified.learner import Certified as Certified
+    from peakrl.learners.cmdp_lp import DOPE as DOPE
+    from peakrl.learners.cmdp_lp import OptCMDP as OptCMDP
+    from peakrl.learners.cmdp_lp import OptPessLP as OptPessLP
+    from peakrl.learners.constrained_q import ConstrainedQ as ConstrainedQ
+    from peakrl.learners.masked_q import MaskedQ as MaskedQ
+    from peakrl.learners.maximin_q import MaximinQ as MaximinQ
+    from peakrl.learners.posterior_sampling import PosteriorSampling as PosteriorSampling
+    from peakrl.learners.primal_dual import OptDual as OptDual
+    from peakrl.learners.primal_dual import OptPrimalDual as OptPrimalDual
+    from peakrl.learners.primal_dual import WeiMDP as WeiMDP
+    from peakrl.learners.rlsvi import RLSVI as RLSVI
+    from peakrl.learners.safe_q import SafeQ as SafeQ
+    from peakrl.learners.triple_q import TripleQ as TripleQ
+    from peakrl.learners.ucbvi import SUCBVI as SUCBVI
+    from peakrl.learners.ucbvi import UCBVI as UCBVI
 
 #: The module of each, the default first.
 LEARNERS = {
@@ -55,24 +60,7 @@ LEARNERS = {
 }
 DEFAULT = "PosteriorSampling"
 
-__all__ = [
-    "DOPE",
-    "RLSVI",
-    "SUCBVI",
-    "UCBVI",
-    "Certified",
-    "ConstrainedQ",
-    "MaskedQ",
-    "MaximinQ",
-    "OptCMDP",
-    "OptDual",
-    "OptPessLP",
-    "OptPrimalDual",
-    "PosteriorSampling",
-    "SafeQ",
-    "TripleQ",
-    "WeiMDP",
-]
+__all__ = sorted(LEARNERS)
 
 
 def find_learner(name: Any) -> type[LearnerSettings]:

@@ -513,7 +513,7 @@ class TabularAlgorithm(Algorithm, Generic[T]):
         """Set the initial values of the slots from `first` and the rows from `first_row` on, if they are not `fill`."""
         return
 
-    def forbid(self, declared: Forbidden) -> None:
+    def take_allowed(self, declared: Forbidden) -> None:
         """Take the first row that is not forbidden, if there is one."""
         self.tables.greedy[declared.low :] = declared.replaced(self.tables.greedy[declared.low :])  # type: ignore[attr-defined]
 

@@ -155,7 +155,7 @@ class CountingAlgorithm(TabularAlgorithm[C]):
 
     def forbid(self, declared: Forbidden) -> None:
         """Plan without what is declared to fail."""
-        super().forbid(declared)
+        self.take_allowed(declared)
         self.tables.forbidden[declared.first :] = declared.entries
         known = self.tables.counts.max_violation[declared.first :]
         known[:] = np.maximum(known, np.where(declared.entries.all(axis=1), declared.max_violation, 0.0))

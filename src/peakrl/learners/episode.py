@@ -196,46 +196,46 @@ def register(
     HOOKS[kind] = Hooks(begin, choose, learn, pause)
 
 
-def begin_episode(tables: Any, layout: Layout, generator: Words, episode: int, log: Log) -> None:
+def begin_hook(tables: Any, layout: Layout, generator: Words, episode: int, log: Log) -> None:
     """Call the hook `begin`."""
     HOOKS[type(tables)].begin(tables, layout, generator, episode, log)
 
 
-def choose_row(tables: Any, layout: Layout, step: int, slot: int) -> Any:
+def choose_hook(tables: Any, layout: Layout, step: int, slot: int) -> Any:
     """Call the hook `choose`."""
     return HOOKS[type(tables)].choose(tables, layout, step, slot)
 
 
-def learn_path(tables: Any, layout: Layout, path: Path, length: int, episode: int, log: Log) -> None:
+def learn_hook(tables: Any, layout: Layout, path: Path, length: int, episode: int, log: Log) -> None:
     """Call the hook `learn`."""
     HOOKS[type(tables)].learn(tables, layout, path, length, episode, log)
 
 
-def must_pause(tables: Any, layout: Layout) -> Any:
+def pause_hook(tables: Any, layout: Layout) -> Any:
     """Call the hook `pause`."""
     return HOOKS[type(tables)].pause(tables, layout)
 
 
-@overload(begin_episode, inline="always", strict=False)
-def _begin_episode(tables: Any, layout: Any, generator: Any, episode: Any, log: Any) -> Any:
+@overload(begin_hook, inline="always", strict=False)
+def _begin(tables: Any, layout: Any, generator: Any, episode: Any, log: Any) -> Any:
     hook = HOOKS[tables.instance_class].begin
     return lambda tables, layout, generator, episode, log: hook(tables, layout, generator, episode, log)
 
 
-@overload(choose_row, inline="always", strict=False)
-def _choose_row(tables: Any, layout: Any, step: Any, slot: Any) -> Any:
+@overload(choose_hook, inline="always", strict=False)
+def _choose(tables: Any, layout: Any, step: Any, slot: Any) -> Any:
     hook = HOOKS[tables.instance_class].choose
     return lambda tables, layout, step, slot: hook(tables, layout, step, slot)
 
 
-@overload(learn_path, inline="always", strict=False)
-def _learn_path(tables: Any, layout: Any, path: Any, length: Any, episode: Any, log: Any) -> Any:
+@overload(learn_hook, inline="always", strict=False)
+def _learn(tables: Any, layout: Any, path: Any, length: Any, episode: Any, log: Any) -> Any:
     hook = HOOKS[tables.instance_class].learn
     return lambda tables, layout, path, length, episode, log: hook(tables, layout, path, length, episode, log)
 
 
-@overload(must_pause, inline="always", strict=False)
-def _must_pause(tables: Any, layout: Any) -> Any:
+@overload(pause_hook, inline="always", strict=False)
+def _pause(tables: Any, layout: Any) -> Any:
     hook = HOOKS[tables.instance_class].pause
     return lambda tables, layout: hook(tables, layout)
 
@@ -257,14 +257,14 @@ def run_episodes(
     """Run up to `episodes` episodes from done+1 on, fewer if the log is full or the learner pauses; return how many."""
     layout, payoff = simulator.layout, simulator.payoff
     for k in range(episodes):
-        if k > 0 and (lacks_room(log, log_room) or must_pause(tables, layout)):
+        if k > 0 and (lacks_room(log, log_room) or pause_hook(tables, layout)):
             return k
         log.head[1] = done + k + 1
-        begin_episode(tables, layout, generator, done + k + 1, log)
+        begin_hook(tables, layout, generator, done + k + 1, log)
         slot = np.int64(draw_first(generator, simulator.sampler))
         earned, violated = 0.0, 0.0
         for step in range(layout.horizon):
-            row = choose_row(tables, layout, step, slot)
+            row = choose_hook(tables, layout, step, slot)
             record, following = take_row(
                 generator, layout, simulator.sampler, simulator.stride, simulator.row_payoff, row
             )
@@ -277,7 +277,7 @@ def run_episodes(
             violated += payoff[record, 1]
             slot = following
         log.head[1] = done + k + 2
-        learn_path(tables, layout, path, layout.horizon, done + k + 1, log)
+        learn_hook(tables, layout, path, layout.horizon, done + k + 1, log)
         note_episode(experience, counters, done, k, earned, violated)
     return episodes
 
@@ -285,10 +285,10 @@ def run_episodes(
 @loop
 def begin_played(tables: Any, layout: Layout, generator: Words, episode: int, log: Log) -> None:
     """Begin an episode of an environment."""
-    begin_episode(tables, layout, generator, episode, log)
+    begin_hook(tables, layout, generator, episode, log)
 
 
 @loop
 def learn_played(tables: Any, layout: Layout, path: Path, length: int, episode: int, log: Log) -> None:
     """Learn from an episode of an environment."""
-    learn_path(tables, layout, path, length, episode, log)
+    learn_hook(tables, layout, path, length, episode, log)

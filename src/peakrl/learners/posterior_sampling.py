@@ -248,7 +248,7 @@ class PosteriorLearner(TabularAlgorithm[Tables]):
         """Treat what is declared to fail as known to fail."""
         if not self.store.sizes["limited"]:
             self.store.grow(limited=1)
-        super().forbid(declared)
+        self.take_allowed(declared)
         tables, first = self.tables, declared.first
         tables.forbidden[first:] = declared.entries
         tables.max_violation[first:] = np.maximum(tables.max_violation[first:], declared.max_violation)

@@ -192,63 +192,35 @@ class OptPrimalDual(OptDual):
         return self
 
     @classmethod
-    def opdop(
-        cls,
-        *,
-        episodes: int | None = None,
-        slater: float | None = None,
-        total: float | None = None,
-        per_constraint: float | tuple[float, ...] | None = None,
-        per_step: float | None = None,
-        bonus: float = 0.001,
-        episodes_per_plan: int = 1,
-    ) -> OptPrimalDual:
-        """OPDOP in its tabular form: Hoeffding bonus, mixing 1/K, steps of 1/sqrt(K), prices up to twice the bound."""
+    def opdop(cls, *, episodes: int | None = None, slater: float | None = None, **settings: Any) -> OptPrimalDual:
+        """OPDOP in its tabular form: Hoeffding bonus, mixing 1/K, steps of 1/sqrt(K), prices up to twice the bound.
+
+        `settings` are a limit (`total`, `per_constraint` or `per_step`), `bonus` and `episodes_per_plan`.
+        """
         length = known_length(episodes, "OPDOP")
         if slater is None:
             raise SettingsError(
                 "slater is not given: OPDOP caps its prices at twice what follows from it; give how far some "
                 "policy stays below all limits, or use OptPrimalDual, which does not need it"
             )
-        return OptPrimalDual(
-            total=total, per_constraint=per_constraint, per_step=per_step, bonus=bonus, slater=slater,
-            width="hoeffding", mixing=1 / max(length, 2), multiplier_step=1 / math.sqrt(length), capped=True,
-            episodes_per_plan=episodes_per_plan,
+        return cls(
+            slater=slater, width="hoeffding", mixing=1 / max(length, 2), multiplier_step=1 / math.sqrt(length),
+            capped=True, **settings,
         )  # fmt: skip
 
     @classmethod
-    def npg_pd(
-        cls,
-        *,
-        episodes: int | None = None,
-        total: float | None = None,
-        per_constraint: float | tuple[float, ...] | None = None,
-        per_step: float | None = None,
-        policy_step: float = 1.0,
-    ) -> OptPrimalDual:
+    def npg_pd(cls, *, episodes: int | None = None, policy_step: float = 1.0, **limit: Any) -> OptPrimalDual:
         """NPG-PD: natural policy gradient with a known model, and price steps of 1/sqrt(K)."""
-        length = known_length(episodes, "NPG-PD")
-        return OptPrimalDual(
-            total=total, per_constraint=per_constraint, per_step=per_step, bonus=0.0, known_model=True,
-            policy_step=policy_step, multiplier_step=1 / math.sqrt(length),
-        )  # fmt: skip
+        step = 1 / math.sqrt(known_length(episodes, "NPG-PD"))
+        return cls(bonus=0.0, known_model=True, policy_step=policy_step, multiplier_step=step, **limit)
 
     @classmethod
-    def regularised(
-        cls,
-        *,
-        total: float | None = None,
-        per_constraint: float | tuple[float, ...] | None = None,
-        per_step: float | None = None,
-        temperature: float = 1.0,
-        bonus: float = 0.001,
-        known_model: bool = False,
-    ) -> OptPrimalDual:
-        """RPG-PD (with counts UOpt-RPGPD): steps and temperature fall, so that the last policy converges."""
-        return OptPrimalDual(
-            total=total, per_constraint=per_constraint, per_step=per_step, temperature=temperature, bonus=bonus,
-            known_model=known_model,
-        )  # fmt: skip
+    def regularised(cls, *, temperature: float = 1.0, **settings: Any) -> OptPrimalDual:
+        """RPG-PD (with counts UOpt-RPGPD): steps and temperature fall, so that the last policy converges.
+
+        `settings` are a limit (`total`, `per_constraint` or `per_step`), `bonus` and `known_model`.
+        """
+        return cls(temperature=temperature, **settings)
 
     def numbers(self, sizes: Sizes, episodes: int) -> dict[str, Any]:
         """Return the constants of `Tables`."""

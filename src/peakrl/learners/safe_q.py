@@ -248,7 +248,7 @@ class SafeQLearner(TabularAlgorithm[Tables]):
 
     def forbid(self, declared: Forbidden) -> None:
         """Treat what is declared to fail as known to fail."""
-        super().forbid(declared)
+        self.take_allowed(declared)
         tables, first = self.tables, declared.first
         tables.q[first:][declared.entries] = -np.inf
         tables.witness[first:][declared.entries & (tables.witness[first:] == NO_WITNESS)] = DECLARED

@@ -139,7 +139,7 @@ class TripleQLearner(TabularAlgorithm[Tables]):
 
     def forbid(self, declared: Forbidden) -> None:
         """Set Q of forbidden entries to minus infinity, unless all actions of the state are forbidden."""
-        super().forbid(declared)
+        self.take_allowed(declared)
         self.tables.q.reshape(self.columns, -1)[:, declared.first :].T[declared.avoidable] = -np.inf
 
     # Results -------------------------------------------------------------------------------------------------
