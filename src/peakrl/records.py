@@ -60,7 +60,7 @@ class Field(NamedTuple):
     dtype: type[np.generic]
     #: Name of the axis, or for each axis its name or length.
     axes: str | tuple[str | int, ...]
-    #: The axis that its numbers are indices of.
+    #: The axis that its numbers are indices of; `low` may allow negative ones.
     below: str | None = None
     #: The axis that it divides among the members of its own: one number more than members, from 0 to the length.
     splits: str | None = None
@@ -123,7 +123,7 @@ def check_range(array: NDArray[Any], name: str, declared: Field, sizes: Mapping[
     """Raise ValueError if a number is outside of the declared range."""
     low, high = declared.low, declared.high
     if declared.below is not None:
-        low, high = 0, sizes[declared.below] - 1
+        low, high = 0 if low is None else low, sizes[declared.below] - 1
     if declared.splits is not None:
         end = sizes[declared.splits]
         if array[0] != 0 or array[-1] != end or bool((array[1:] < array[:-1]).any()):

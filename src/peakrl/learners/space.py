@@ -23,6 +23,7 @@ from peakrl.learners.episode import Changes
 from peakrl.learners.tables import TableStore, check_rows, table
 from peakrl.memory import BYTES_WITH_VALUES, check_tables
 from peakrl.policy.tables import first_rows
+from peakrl.records import Field, Record
 from peakrl.space import MOST_INDICES, expand, frozen, spans, starts_of
 from peakrl.spaces import ActionNumbers
 from peakrl.tabular import TabularModel
@@ -103,6 +104,13 @@ class SpaceArrays(NamedTuple):
     #: [row]: the number of its action, and its slot.
     row_action: Annotated[Ints, table("row")]
     slot_of_row: Annotated[Ints, table("row", stored=False)]
+
+
+SPACE_FIELDS = {
+    "row_start": Field(np.int64, "slot", splits="row"),
+    "row_action": Field(np.int32, "row", below="action"),
+    "slot_step": Field(np.int64, "slot", below="step"),
+}
 
 
 class GrowingSpace:
@@ -311,24 +319,12 @@ class GrowingSpace:
 
     def load(self, labels: Sequence[Hashable], arrays: dict[str, NDArray[Any]]) -> None:
         """Restore the states from `arrays` and labels (without ends)."""
-        starts, actions, steps = (arrays[name] for name in ("row_start", "row_action", "slot_step"))
-        known = len(self.rules.actions.labels)
-        if not (
-            len(starts) == self.ends + len(labels) + 1
-            and len(steps) == self.ends + len(labels)
-            and starts.dtype == steps.dtype == np.int64
-            and actions.dtype == np.int32
-            and not starts[: self.ends + 1].any()
-            and bool((np.diff(starts[self.ends :]) > 0).all())
-            and starts[-1] == len(actions)
-            and bool(((actions >= 0) & (actions < known)).all())
-            and bool(((steps >= 0) & (steps < self.horizon)).all())
-        ):
-            raise ValueError("the visited states and their actions do not match")
-        for index, label in enumerate(labels):
-            slot = self.ends + index
-            offer = tuple(actions[starts[slot] : starts[slot + 1]].tolist())
-            step = int(steps[slot])
+        sizes = {"slot": self.ends + len(labels), "step": self.horizon, "action": len(self.rules.actions.labels)}
+        starts, actions, steps = Record({}, arrays).checked(SPACE_FIELDS, **sizes).values()
+        if starts[self.ends] or (np.diff(starts[self.ends :]) == 0).any():
+            raise ValueError("a visited state has no actions, or an end has some")
+        for slot, label in enumerate(labels, self.ends):
+            offer, step = tuple(actions[starts[slot] : starts[slot + 1]].tolist()), int(steps[slot])
             if label in self.lookup[step]:
                 raise ValueError(f"state {label!r} is stored twice")
             self.add(step, Observed(label, offer))

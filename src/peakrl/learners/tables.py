@@ -34,6 +34,7 @@ from typing import Any, Generic, TypeVar, get_args, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
+from peakrl.records import Field, check_range
 from peakrl.types import Longs
 
 #: The largest finite number.
@@ -64,7 +65,7 @@ class Declaration:
 def table(
     *axes: str | int,
     fill: float = 0,
-    low: float = -FINITE,
+    low: float | None = None,
     high: float | str = FINITE,
     below: str | None = None,
     rows: bool = False,
@@ -73,7 +74,8 @@ def table(
     when: str | None = None,
 ) -> Declaration:
     """Declare a table with these axes; see `Declaration`."""
-    return Declaration(axes, fill, 0 if counts else low, high, below, rows, counts, stored, when)
+    least = (0 if counts or below else -FINITE) if low is None else low
+    return Declaration(axes, fill, least, high, below, rows, counts, stored, when)
 
 
 @cache
@@ -185,17 +187,14 @@ class TableStore(Generic[T]):
     def check(self, row_start: Longs, numbers: Mapping[str, float]) -> None:
         """Raise ValueError if a loaded value is out of its range; bounds may name `numbers` and constants."""
         known = {**self.constants, **numbers}
+        sizes = self.sizes | {axis: int(self._arrays[name][0]) for axis, name in self._counters.items()}
         for name, array in self.arrays().items():
-            how = self._declared[name][1]
+            dtype, how = self._declared[name]
             if how.rows:
                 check_rows(array, row_start, f"engine.{name}")
                 continue
             high = known[how.high] if isinstance(how.high, str) else how.high
-            if how.below is not None:
-                counter = self._counters.get(how.below)
-                high = (self.sizes[how.below] if counter is None else int(self._arrays[counter][0])) - 1
-            if array.size and not (array.min() >= how.low and array.max() <= high):  # NaN is neither
-                raise ValueError(f"engine.{name}: values must lie in [{how.low:g}, {high:g}]")
+            check_range(array, f"engine.{name}", Field(dtype.type, how.axes, how.below, low=how.low, high=high), sizes)
 
 
 def enlarged(array: NDArray[Any], size: int, fill: float) -> NDArray[Any]:
