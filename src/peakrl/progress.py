@@ -1,15 +1,17 @@
-"""Progress of long computations: a bar in a terminal, else lines on stderr.
+"""Progress of long computations: a bar in a terminal, else lines on stderr; and how Ctrl-C interrupts them.
 
 The first line appears after 10 seconds; each pause is twice as long as the one before, up to 5 minutes.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from datetime import timedelta
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any, Self
 
 #: A terminal with at least so many columns gets a long bar.
@@ -117,3 +119,54 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
+
+
+class Interrupts:
+    """Delays Ctrl-C until the current piece of work is done; the exception then carries the run so far.
+
+    A second Ctrl-C takes effect at once.
+    """
+
+    every: int | None = None
+    #: The signals that are delayed.
+    numbers: tuple[signal.Signals, ...] = (signal.SIGINT,)
+
+    def __init__(self) -> None:
+        self._asked: int | None = None
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in self.numbers:
+                if signal.getsignal(number) is not signal.SIG_IGN:  # a process in the background may ignore them
+                    self._before[number] = signal.signal(number, self._ask)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self._asked is not None:
+            self.__exit__(None, None, None)
+            signal.raise_signal(number)
+        self._asked = number
+
+    def look(self, trainer: Any, *, last: bool) -> None:
+        """Raise a delayed signal."""
+        if self._asked is None:
+            return
+        number, self._asked = self._asked, None
+        self.__exit__(None, None, None)
+        if signal.getsignal(number) is signal.SIG_DFL:
+            raise SystemExit(128 + number)  # what the signal would do, but progress bars and the like end properly
+        try:
+            signal.raise_signal(number)
+        except KeyboardInterrupt as error:
+            error.run = trainer.result()  # type: ignore[attr-defined]  # like the errors of an environment
+            error.add_note(f"{trainer.done:,} episodes were done: the run so far is this exception's `run`")
+            raise
+        self.__enter__()  # the handler returned: the run continues

@@ -15,12 +15,12 @@ from peakrl.learners.base import Algorithm, LearnerSettings, ProofHistory, Resul
 from peakrl.learners.coverage import Coverage, find_coverage
 from peakrl.learners.infeasibility import Memory, Witness
 from peakrl.policy.mixture import AveragedPolicy
-from peakrl.policy.tables import Policy, StochasticPolicy, simplest_policy
+from peakrl.policy.tables import Policy, StochasticPolicy
 from peakrl.space import StateSpace
 from peakrl.tabular import TabularModel
 from peakrl.training.history import History
 from peakrl.training.run_file import writer
-from peakrl.types import Floats, Ints, Longs
+from peakrl.types import Floats, Longs
 
 if TYPE_CHECKING:
     from peakrl.training.trainer import Trainer
@@ -168,12 +168,6 @@ class LearningRun:
             f"<LearningRun of {self.model.name!r}: {self.episodes:,} episodes, seed {self.seed}, "
             f"{self.violations:,} violating{last}, {FEASIBLE[self.feasible]}{coverage}{limits}>"
         )
-
-
-def table_of(algorithm: Algorithm, states: StateSpace, rows: Callable[[], Ints], learned: Algorithm | Results) -> Table:
-    """Return a policy of an algorithm: its action probabilities if it is randomised, else these rows [node]."""
-    chances = algorithm.chances()
-    return Policy(states, rows(), learned) if chances is None else simplest_policy(states, chances)
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,10 @@ those of the planned K, so a run that uses them cannot be extended; every other 
 from __future__ import annotations
 
 import signal
-import threading
 import time
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
-from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -41,6 +39,7 @@ from peakrl.learners.space import GrowingSpace, checked_rows
 from peakrl.learners.tables import alike, overwrite
 from peakrl.policy.mixture import AveragedPolicy
 from peakrl.policy.tables import Policy, first_rows
+from peakrl.progress import Interrupts
 from peakrl.records import Arrays, Field, FileKind, Record, content_of, fields_of, kind_of
 from peakrl.space import MOST_INDICES
 from peakrl.storage import ready, remove_leftovers
@@ -289,57 +288,6 @@ def restore_history(trainer: Trainer, recorder: Recorder, record: Record) -> Non
 
 
 # Checkpoints --------------------------------------------------------------------------------------------------------
-
-
-class Interrupts:
-    """Delays Ctrl-C until the current piece of work is done; the exception then carries the run so far.
-
-    A second Ctrl-C takes effect at once.
-    """
-
-    every: int | None = None
-    #: The signals that are delayed.
-    numbers: tuple[signal.Signals, ...] = (signal.SIGINT,)
-
-    def __init__(self) -> None:
-        self._asked: int | None = None
-        self._before: dict[int, Any] = {}
-
-    def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():
-            for number in self.numbers:
-                if signal.getsignal(number) is not signal.SIG_IGN:  # a process in the background may ignore them
-                    self._before[number] = signal.signal(number, self._ask)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        self._before = {}
-
-    def _ask(self, number: int, frame: FrameType | None) -> None:
-        if self._asked is not None:
-            self.__exit__(None, None, None)
-            signal.raise_signal(number)
-        self._asked = number
-
-    def look(self, trainer: Trainer, *, last: bool) -> None:
-        """Raise a delayed signal."""
-        if self._asked is None:
-            return
-        number, self._asked = self._asked, None
-        self.__exit__(None, None, None)
-        if signal.getsignal(number) is signal.SIG_DFL:
-            raise SystemExit(128 + number)  # what the signal would do, but progress bars and the like end properly
-        try:
-            signal.raise_signal(number)
-        except KeyboardInterrupt as error:
-            error.run = trainer.result()  # type: ignore[attr-defined]  # like the errors of an environment
-            error.add_note(f"{trainer.done:,} episodes were done: the run so far is this exception's `run`")
-            raise
-        self.__enter__()  # the handler returned: the run continues
 
 
 class Saver(Interrupts):

@@ -29,13 +29,13 @@ from peakrl.learners.base import Algorithm, Episode, LearnerSettings, Results, S
 from peakrl.learners.episode import Changes, Log
 from peakrl.learners.space import GrowingSpace, ModelSpace
 from peakrl.policy.mixture import AveragedPolicy
-from peakrl.progress import Progress
+from peakrl.policy.tables import Policy, simplest_policy
+from peakrl.progress import Interrupts, Progress
 from peakrl.sampling import seed_state
 from peakrl.space import MOST_INDICES, StateSpace
 from peakrl.tabular import TabularModel
 from peakrl.training.history import History, Recorder
-from peakrl.training.run import LearningRun, RunView, Table, Watch, table_of
-from peakrl.training.run_file import Interrupts, Saver
+from peakrl.training.run import LearningRun, RunView, Table, Watch
 from peakrl.types import Floats, Ints, Longs
 
 #: Target duration of a piece of work between two looks at the clock, in seconds.
@@ -587,11 +587,17 @@ class Trainer:
         )
 
 
+def table_of(algorithm: Algorithm, states: StateSpace, rows: Callable[[], Ints], learned: Algorithm | Results) -> Table:
+    """Return a policy of an algorithm: its action probabilities if it is randomised, else these rows [node]."""
+    chances = algorithm.chances()
+    return Policy(states, rows(), learned) if chances is None else simplest_policy(states, chances)
+
+
 def drive(
     trainer: Trainer,
     episodes: int,
     *,
-    saver: Saver | None = None,
+    saver: Interrupts | None = None,
     progress: bool = False,
     watch: Watch | None = None,
 ) -> LearningRun:
