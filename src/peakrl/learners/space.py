@@ -30,9 +30,6 @@ from peakrl.tabular import TabularModel
 from peakrl.types import Ints, Layout, Longs
 from peakrl.visited import VisitedStates
 
-#: Tables of so few nodes fit into any memory.
-FEW_NODES = 100_000
-
 
 class ModelSpace:
     """The space of a compiled model."""
@@ -41,8 +38,7 @@ class ModelSpace:
 
     def __init__(self, model: TabularModel) -> None:
         every_step = model.num_slots if model.stationary else 1
-        if model.num_nodes > FEW_NODES:
-            check_tables(model.name, model.horizon, every_step, each=BYTES_WITH_VALUES)
+        check_tables(model.name, model.horizon, every_step, each=BYTES_WITH_VALUES)
         self.model, self.horizon, self.shared = model, model.horizon, model.stationary
         self.slots, self.rows, self.layout = model.num_slots, model.num_rows, model.layout
         self.slot_state, self.row_action = model.slot_state, model.row_action
