@@ -173,7 +173,7 @@ class RunAnalysis:
         found = {
             "policy": None if self.known is None else self._metrics(self.last),
             "averaged_policy": None if self.on_environment else self._averaged(),
-            "experience": self._experience() if self.on_environment else None,
+            "experience": self._experience(self.run.violations / self.run.episodes) if self.on_environment else None,
             "optimum": None if self.known is None else self.known.best_metrics,
         }
         return {name: metrics for name, metrics in found.items() if metrics is not None}
@@ -184,24 +184,21 @@ class RunAnalysis:
 
     def _averaged(self) -> Metrics | None:
         """From the history if the averaged policy is large."""
-        run, history = self.run, self.run.history
+        run = self.run
         if run._averaged is None:
             return None
         if can_average(run.averaged_policy, at_once=self.at_once):
             return self._metrics(evaluate(self.exact.model, run.averaged_policy))
-        if not len(history) or history.sampled or isnan(history.averaged_value[-1]):
-            return None
-        value, violation = float(history.averaged_value[-1]), float(history.averaged_violation[-1])
-        return Metrics(value, self.exact.below_optimum(value), violation, None)
+        return None if run.history.sampled else self._experience(None)
 
-    def _experience(self) -> Metrics | None:
+    def _experience(self, violation_probability: float | None) -> Metrics | None:
         """Means over all training episodes, exploration included."""
-        run, history = self.run, self.run.history
-        if not len(history):
+        history = self.run.history
+        if not len(history) or isnan(history.averaged_value[-1]):
             return None
         value, violation = float(history.averaged_value[-1]), float(history.averaged_violation[-1])
         gap = None if self.known is None else self.known.below_optimum(value)
-        return Metrics(value, gap, violation, run.violations / run.episodes)
+        return Metrics(value, gap, violation, violation_probability)
 
     @property
     def feasible(self) -> bool | None:

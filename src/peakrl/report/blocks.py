@@ -7,10 +7,10 @@ is embedded in the page under the id of the block. A section holds blocks, or pa
 from __future__ import annotations
 
 import base64
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, ClassVar
 
 import numpy as np
@@ -236,7 +236,7 @@ def shown(cell: Any) -> str:
         return f"{int(cell):,}"
     if isinstance(cell, float | np.floating):
         number = float(cell)
-        if not math.isfinite(number):
+        if not isfinite(number):
             return {"inf": "∞", "-inf": "−∞"}.get(str(number), "")
         return f"{number:,.5g}" if abs(number) < 1e5 else f"{number:,.4g}"
     return "" if cell is None else str(cell)
@@ -263,16 +263,11 @@ def exactly(cell: Any) -> str:
 
 
 def numbers(values: Iterable[Any]) -> list[Any]:
-    """Return JSON-ready numbers, rounded for drawing; strings stay unchanged."""
-    return [value if value is None or isinstance(value, str) else rounded(float(value)) for value in values]
-
-
-def rounded(number: float) -> float | int | None:
-    """Return a number rounded for drawing; None if it is not finite."""
-    if not math.isfinite(number):
-        return None
-    short = float(f"{number:.{DIGITS}g}")
-    return int(short) if short.is_integer() and abs(short) < 1e15 else short
+    """Return JSON-ready numbers, rounded for drawing, None for those that are not finite; strings stay unchanged."""
+    return [
+        value if value is None or isinstance(value, str) else float(f"{value:.{DIGITS}g}") if isfinite(value) else None
+        for value in values
+    ]
 
 
 def packed(array: NDArray[Any], dtype: str) -> str:

@@ -64,7 +64,7 @@ def curves(id: str, title: str, y: str, episode: Any, columns: Sequence[Any], *m
     """Return a chart over episodes of `columns` (name, values, colour, ...), thinned, and of `more` series."""
     keep = thinned(len(episode))
     x = episode[keep].tolist()
-    series = [Series(name, x, finite(values[keep]), *style) for name, values, *style in columns]
+    series = [Series(name, x, values[keep].tolist(), *style) for name, values, *style in columns]
     return Chart(id, title, "episode", y, drawable([*series, *more]), **options)
 
 
@@ -93,9 +93,9 @@ def floor_of(analysis: RunAnalysis) -> float | None:
 def sampled_chart(analysis: RunAnalysis) -> Chart:
     """Return mean rewards with intervals, for models that are too large for exact curves."""
     curve, optimum = analysis.run.history.stretches(), analysis.optimum
-    low, high = finite(curve.value - curve.value_margin), finite(curve.value + curve.value_margin)
+    low, high = (curve.value - curve.value_margin).tolist(), (curve.value + curve.value_margin).tolist()
     name = "mean over consecutive episodes"
-    series = [Series(name, curve.episode.tolist(), finite(curve.value), low=low, high=high)]
+    series = [Series(name, curve.episode.tolist(), curve.value.tolist(), low=low, high=high)]
     if optimum is not None:
         series.append(level("optimum", curve.episode, optimum.value))
     title = "Sampled reward per episode: means over consecutive episodes with 95 % intervals"
@@ -136,9 +136,14 @@ def multiplier_chart(run: LearningRun) -> list[Chart]:
     curve = run.multiplier_curve
     if curve is None or not len(curve):
         return []
-    count, colours = curve.shape[1] - 1, ("purple", "green", "sky", "yellow", "orange", "grey")
-    names = ["multiplier"] if count == 1 else [f"multiplier {number}" for number in range(1, count + 1)]
-    columns = [(name, curve[:, at + 1], colours[at % len(colours)]) for at, name in enumerate(names)]
+    columns = [
+        (
+            f"multiplier {number}" if curve.shape[1] > 2 else "multiplier",
+            curve[:, number],
+            COLOURS[number % len(COLOURS)],
+        )
+        for number in range(1, curve.shape[1])
+    ]
     y = "reward per unit of violation"
     return [curves("multipliers", "Lagrange multipliers", y, curve[:, 0], columns)]
 
@@ -146,11 +151,6 @@ def multiplier_chart(run: LearningRun) -> list[Chart]:
 def drawable(series: Sequence[Series]) -> list[Series]:
     """Return the series that contain a finite number."""
     return [one for one in series if any(y is not None and isfinite(y) for y in one.y)]
-
-
-def finite(values: Any) -> list[float | None]:
-    """Return the numbers of a curve, None for those that are not finite."""
-    return [value if isfinite(value) else None for value in values.tolist()]
 
 
 def thinned(count: int) -> Any:

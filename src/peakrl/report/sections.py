@@ -142,20 +142,10 @@ def audit_blocks(analysis: RunAnalysis) -> list[Block]:
     audit = analysis.audit
     if audit is None:
         return []
-    rows = [
-        ("slack", audit.slack),
-        ("penalty", audit.penalty),
-        ("optimum V*", audit.optimum.value),
-        ("modified optimum W*", audit.modified.value),
-        ("violation per episode that is not penalised", audit.free_violation),
-        ("value gained by it", audit.value_won),
-        ("modified optimum equals optimum", audit.exact),
-        ("violations above this never pay off", audit.deterred_violation),
-        ("smallest violation in the model", audit.smallest_violation),
-    ]
-    checks = [(check.name, check.holds, check.detail) for check in audit.checks]
+    values = audit.as_dict()
+    checks = [tuple(check.values()) for check in values.pop("checks")]
     return [
-        Table("audit", f"Audit of the learner's slack of {audit.slack:g}", ("quantity", "value"), rows),
+        settings_table("audit", f"Audit of the learner's slack of {audit.slack:g}", values),
         Table("assumptions", "The paper's assumptions", ("assumption", "holds", "details"), checks),
     ]
 

@@ -69,8 +69,6 @@ class Group:
     #: None if the optimum is unknown.
     gap: Estimate | None
     violation: Estimate
-    averaged_value: Estimate
-    averaged_violation: Estimate
     #: Seeds whose last policy is eps-optimal without avoidable violation; None if the optimum is unknown.
     solved: int | None
     share_solved: Estimate | None
@@ -226,6 +224,9 @@ def group_of(problem: str, settings: str, episodes: int, runs: Sequence[Row], co
 
     known = all(run["gap"] is not None for run in runs)
     solved = sum(run["solved"] for run in runs) if known else None
+    share = None
+    if solved is not None:
+        share = Estimate(solved / len(runs), *clopper_pearson(solved, len(runs), confidence))
     curves = [run for run in runs if run["has_curve"] and not run.get("sampled_curve")]
     reached = [run["episodes_to_reach"] for run in curves if run["episodes_to_reach"] is not None]
     return Group(
@@ -234,19 +235,12 @@ def group_of(problem: str, settings: str, episodes: int, runs: Sequence[Row], co
         value=middle("value"),
         gap=middle("gap") if known else None,
         violation=middle("violation"),
-        averaged_value=middle("averaged_value"),
-        averaged_violation=middle("averaged_violation"),
         solved=solved,
-        share_solved=None if solved is None else share(solved, len(runs), confidence),
+        share_solved=share,
         reached=len(reached) if curves else None,
         episodes_to_reach=float(np.median(reached)) if reached else None,
         sampled=any(run.get("sampled") for run in runs),
     )  # fmt: skip
-
-
-def share(count: int, total: int, confidence: float) -> Estimate:
-    """Return a share with its exact binomial interval."""
-    return Estimate(count / total, *clopper_pearson(count, total, confidence))
 
 
 def ranked(learners: Mapping[str, Sequence[Row]]) -> dict[str, Floats]:
@@ -293,10 +287,7 @@ def as_json(groups: Sequence[Group], comparisons: Sequence[Comparison]) -> dict[
     """Return a summary as plain values."""
 
     def plain(item: Group | Comparison) -> dict[str, Any]:
-        return {
-            name: value._asdict() if isinstance(value, Estimate) else value
-            for name, value in ((name, getattr(item, name)) for name in item.__dataclass_fields__)
-        }
+        return {name: value._asdict() if isinstance(value, Estimate) else value for name, value in vars(item).items()}
 
     return {"groups": [plain(group) for group in groups], "comparisons": [plain(one) for one in comparisons]}
 
