@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 
 def register_environments() -> None:
@@ -20,13 +20,12 @@ def register_environments() -> None:
 
     from peakrl.specs.registry import kinds
 
-    environments: dict[str, tuple[str, dict[str, str]]] = {
-        kind.env: ("make_built_in", {"kind": kind.name}) for kind in kinds().values() if kind.env is not None
-    }
-    for name, (function, arguments) in (environments | {"Problem-v0": ("make_environment", {})}).items():
-        if f"peakrl/{name}" not in gymnasium.registry:
-            entry = f"peakrl.gym.export:{function}"
-            gymnasium.register(id=f"peakrl/{name}", entry_point=entry, kwargs=arguments)
+    if "peakrl/Problem-v0" not in gymnasium.registry:
+        gymnasium.register("peakrl/Problem-v0", "peakrl.gym.export:make_environment")
+        for kind in kinds().values():
+            if kind.env is not None:
+                entry = "peakrl.gym.export:make_built_in"
+                gymnasium.register(f"peakrl/{kind.env}", entry, kwargs={"kind": kind.name})
 
 
 def register_with_gymnasium() -> None:
@@ -40,34 +39,19 @@ def register_with_gymnasium() -> None:
 class Hook(MetaPathFinder):
     """Import hook that registers the environments when Gymnasium is imported, then removes itself."""
 
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        """Return Gymnasium's own spec with a loader that registers the environments after it."""
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        """Return Gymnasium's own spec, whose loader registers the environments after it."""
         if fullname != "gymnasium":
             return None
         if self in sys.meta_path:
             sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
         if spec is not None and spec.loader is not None:
-            spec.loader = RegisteringLoader(spec.loader)
+            load = spec.loader.exec_module
+
+            def load_and_register(module: ModuleType) -> None:
+                load(module)
+                register_environments()
+
+            vars(spec.loader)["exec_module"] = load_and_register
         return spec
-
-
-class RegisteringLoader(Loader):
-    """Wraps a loader and registers the environments after the module is loaded."""
-
-    def __init__(self, loader: Loader) -> None:
-        self.loader = loader
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        """Delegate to Gymnasium's loader."""
-        return self.loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Run the module, then register."""
-        if module.__spec__ is not None:
-            module.__spec__.loader = self.loader
-        module.__loader__ = self.loader
-        self.loader.exec_module(module)
-        register_environments()
