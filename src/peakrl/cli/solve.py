@@ -82,9 +82,8 @@ def solve(
 
 def wanted_problem(words: list[str], jobs: Path | None, trust: Trust = False) -> Problem | TabularModel:
     """Return the problem of a command line, with overridden parameters."""
-    from peakrl.specs.problem_file import naming
     from peakrl.specs.registry import command_names
-    from peakrl.specs.spec import ProblemSpec, located
+    from peakrl.specs.spec import ProblemSpec, located, naming
 
     names, parameters = split_words(words)
     if len(names) + (jobs is not None) != 1:

@@ -109,13 +109,13 @@ class EnvironmentSpec:
 
     def open(self, folder: str | Path = ".", *, progress: bool = False) -> LearningTarget:
         """Return the environment with its declarations and its table; files are relative to `folder`."""
-        env, constraint = self._made(Path(folder)), self._constraint(Path(folder))
+        env, constraint = self._made(Path(folder))
         table = self._table(env, constraint, progress=progress) if self._has_table(env, constraint) else None
         return self._target(env, constraint, table)
 
     def open_again(self, folder: str | Path, table: TabularModel | None) -> LearningTarget:
         """Return a new environment with a known table."""
-        return self._target(self._made(Path(folder)), self._constraint(Path(folder)), table)
+        return self._target(*self._made(Path(folder)), table)
 
     def _target(self, env: Any, constraint: Any, table: TabularModel | None) -> LearningTarget:
         declared = {name: self.parameters[name] for name in DECLARED if name in self.parameters}
@@ -133,11 +133,11 @@ class EnvironmentSpec:
 
     def build(self, folder: str | Path = ".") -> Problem:
         """Return its transition table as a problem; raise if it has none."""
-        return self._problem(self._made(Path(folder)), self._constraint(Path(folder)))
+        return self._problem(*self._made(Path(folder)))
 
     def compile(self, folder: str | Path = ".", *, progress: bool = False) -> TabularModel:
         """Return its compiled transition table."""
-        return self._table(self._made(Path(folder)), self._constraint(Path(folder)), progress=progress)
+        return self._table(*self._made(Path(folder)), progress=progress)
 
     def _table(self, env: Any, constraint: Any, *, progress: bool) -> TabularModel:
         with running("constraint"):
@@ -155,25 +155,24 @@ class EnvironmentSpec:
             return False
         return constraint is not None or not reports_constraints(env)
 
-    def _constraint(self, folder: Path) -> Any:
-        named = self.parameters.get("constraint")
-        return None if named is None else load_named(named, folder, "constraint")
-
-    def _made(self, folder: Path) -> Any:
-        """Return the environment."""
-        named, arguments = self.parameters["id"], self.parameters.get("arguments", {})
-        if not is_name(named):
-            return registered(named, arguments)
+    def _made(self, folder: Path) -> tuple[Any, Any]:
+        """Return the environment and its constraint function."""
+        named, arguments, constraint = self.parameters["id"], self.parameters.get("arguments", {}), None
         module, _, name = named.rpartition(":")
-        if not name.isidentifier():  # "module:Name-v0": the module registers the name
+        if not is_name(named):
+            env = registered(named, arguments)
+        elif not name.isidentifier():  # "module:Name-v0": the module registers the name
             with having_imported(module, folder, f"id {named!r}"):
-                return registered(name, arguments)
-        make = load_named(named, folder, "id")
-        with running(f"id {named!r}"):
-            env = make(**arguments)
-        if not is_environment(env):
-            raise ProblemError(f"id: {named!r} returned {env!r}; it must return a Gymnasium environment")
-        return env
+                env = registered(name, arguments)
+        else:
+            make = load_named(named, folder, "id")
+            with running(f"id {named!r}"):
+                env = make(**arguments)
+            if not is_environment(env):
+                raise ProblemError(f"id: {named!r} returned {env!r}; it must return a Gymnasium environment")
+        if "constraint" in self.parameters:
+            constraint = load_named(self.parameters["constraint"], folder, "constraint")
+        return env, constraint
 
 
 def described_target(values: Any) -> ProblemSpec | EnvironmentSpec:

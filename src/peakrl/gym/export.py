@@ -39,9 +39,8 @@ from peakrl.problems.harvesting import EnergyHarvesting
 from peakrl.problems.scheduling import MachineScheduling
 from peakrl.safety.safe_set import SafeSet
 from peakrl.safety.shield import shield
-from peakrl.specs.problem_file import naming, read_spec
 from peakrl.specs.registry import kind_named
-from peakrl.specs.spec import ProblemSpec, located
+from peakrl.specs.spec import ProblemSpec, located, naming, read_spec
 from peakrl.specs.user_code import Trust
 from peakrl.tabular import TabularModel
 

@@ -6,17 +6,15 @@ additional state, numbered after all others, without rewards and violations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from peakrl.checks import shown
 from peakrl.errors import PeakError, ProblemError, SettingsError
-from peakrl.gym.constraints import FUNCTION, Transition, numbers
+from peakrl.gym.constraints import FUNCTION, ConstraintFunction, Transition, numbers
 from peakrl.problem import Outcome, Problem
-
-ConstraintFunction = Callable[[Transition], float | Sequence[float]]
 
 
 class TableProblem(Problem):
@@ -120,21 +118,17 @@ def from_gymnasium(
     unknown = [state for _, state in first if state not in table]
     if unknown:
         raise ProblemError(f"the initial state {unknown[0]!r} is not in the environment's table")
-    name = getattr(getattr(env, "spec", None), "id", None) or type(inner).__name__
+    spec = getattr(env, "spec", None)
+    name = getattr(spec, "id", None) or type(inner).__name__
+    horizon = getattr(spec, "max_episode_steps", None) if horizon is None else horizon
+    if horizon is None:
+        raise SettingsError("the environment has no time limit: pass horizon=, the steps of an episode")
     try:
-        return TableProblem(table, first, limit(env, horizon), constraint, constraint_names, stationary, name)
+        return TableProblem(table, first, horizon, constraint, constraint_names, stationary, name)
     except PeakError:
         raise
     except (TypeError, AttributeError, StopIteration) as error:
         raise ProblemError(f"env.unwrapped.P is not a table of lists by state and action: {error}") from error
-
-
-def limit(env: Any, horizon: int | None) -> int:
-    """Return the given horizon, or the time limit of the environment."""
-    found = horizon if horizon is not None else getattr(getattr(env, "spec", None), "max_episode_steps", None)
-    if found is None:
-        raise SettingsError("the environment has no time limit: pass horizon=, the steps of an episode")
-    return found
 
 
 def first_states(inner: Any, initial: int | Mapping[int, float] | None) -> list[tuple[float, int]]:

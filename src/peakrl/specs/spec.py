@@ -3,7 +3,8 @@
     {"kind": "energy_harvesting", "peak_power": 8}
 
 Problem files, sweeps, the command line, `gymnasium.make` and run files use this form. `peakrl.specs.registry` lists the
-kinds; the parameters are those of the function that creates the problem.
+kinds; the parameters are those of the function that creates the problem. In a file, .toml or .json, it is the table
+`problem`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import inspect
 import json
 import math
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -19,11 +21,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from peakrl.compile import compile_model
-from peakrl.errors import PeakError, ProblemError, StorageError
+from peakrl.errors import PeakError, ProblemError, StorageError, TrustError
 from peakrl.problem import Problem
-from peakrl.specs.registry import check_names, kind_named, kinds
-from peakrl.specs.user_code import running
-from peakrl.storage import file_digest
+from peakrl.specs.registry import check_names, command_names, kind_named, kinds
+from peakrl.specs.user_code import Trust, permit, running
+from peakrl.storage import file_digest, from_json, read_file
 from peakrl.tabular import TabularModel
 
 Made = TypeVar("Made", bound=Problem)
@@ -150,3 +152,58 @@ def located(where: str) -> Iterator[None]:
         names = "|".join(["kind", *(name for kind in kinds().values() for name in kind.parameters)])
         named = re.match(rf"({names})\b|[\w.]+ is ", str(error))
         raise ProblemError(f"{where}{'.' if named else ': '}{error}") from error
+
+
+# Problem files ------------------------------------------------------------------------------------------------------
+
+
+def read_spec(path: str | Path, *, trust: Trust = False) -> ProblemSpec:
+    """Return the problem of a file, or the built-in one of this name; paths in a file are relative to it."""
+    values = described(path)
+    with naming(path):
+        with located("problem"):
+            spec = ProblemSpec.from_dict(values["problem"] if isinstance(values, dict) and "problem" in values else {})
+        permit(path, spec.code("problem"), trust)
+        return spec
+
+
+def described(path: str | Path) -> Any:
+    """Return the unchecked content of a problem file."""
+    named = command_names().get(str(path))
+    return parsed(Path(path), "problem file") if named is None else {"problem": dict(named)}
+
+
+def parsed(path: Path, what: str) -> Any:
+    """Return the content of a TOML or JSON file."""
+    try:
+        text = read_file(path).decode()
+    except UnicodeDecodeError as error:
+        raise StorageError(f"{path}: byte {error.start} is not UTF-8 text") from None
+    except StorageError as error:
+        names = ", ".join(command_names())
+        hint = "" if path.suffix else f" (and no built-in problem has that name; there are {names})"
+        raise StorageError(f"{error}{hint}") from error
+    if path.suffix not in (".toml", ".json"):
+        raise ProblemError(f"{path}: a {what} is TOML or JSON, so its name must end in .toml or .json")
+    try:
+        return tomllib.loads(text) if path.suffix == ".toml" else from_json(text)
+    except RecursionError:
+        raise ProblemError(f"{path}: lists are nested too deeply") from None
+    except ValueError as error:
+        place = re.search(r"line (\d+)", str(error))
+        lines = text.splitlines()
+        shown = f": {lines[int(place[1]) - 1].strip()}" if place and int(place[1]) <= len(lines) else ""
+        raise ProblemError(f"{path} is not valid {path.suffix[1:].upper()}: {error}{shown}") from None
+
+
+@contextmanager
+def naming(path: str | Path) -> Iterator[None]:
+    """Begin the message of an error with the file's name."""
+    try:
+        yield
+    except (StorageError, TrustError):
+        raise  # its message names a file already
+    except PeakError as error:
+        if str(path) in str(error):
+            raise
+        raise ProblemError(f"{path}: {error}") from error

@@ -41,9 +41,8 @@ from peakrl.checks import LARGEST_SEED, MOST_EPISODES, check_count
 from peakrl.errors import ProblemError, SweepError
 from peakrl.gym.env_spec import EnvironmentSpec, described_target
 from peakrl.learners import DEFAULT
-from peakrl.specs.problem_file import parsed
 from peakrl.specs.registry import unknown_key
-from peakrl.specs.spec import located
+from peakrl.specs.spec import located, parsed
 from peakrl.specs.user_code import Trust, is_name, permit
 from peakrl.sweeps.executor import Failure, complete, missing_tasks
 from peakrl.sweeps.learning import FUNCTION, described, digest_of_run, with_source

@@ -29,9 +29,8 @@ from peakrl.learners import DEFAULT, learner_from
 from peakrl.learners.assumptions import Assumptions
 from peakrl.learners.base import LearnerSettings
 from peakrl.problem import Problem
-from peakrl.specs.problem_file import described, naming
 from peakrl.specs.registry import unknown_key
-from peakrl.specs.spec import ProblemSpec, located
+from peakrl.specs.spec import ProblemSpec, described, located, naming
 from peakrl.specs.user_code import Trust, permit
 from peakrl.tabular import TabularModel
 
