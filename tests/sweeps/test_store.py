@@ -49,8 +49,8 @@ def test_other_kernels_or_another_schema_change_every_key(name: str, monkeypatch
     [
         ({"a": {"b": [1, object()]}}, r"config of m:f\.a\.b\[1\]"),
         ({"a": math.nan}, r"config of m:f\.a is nan"),
-        ({"a": np.float64(1.0)}, r"config of m:f\.a"),
-        ({1: 2}, "the key 1 is not a string"),
+        ({"a": {1, 2}}, r"config of m:f\.a"),
+        ({1: 2}, r"config of m:f is \{1: 2\}"),
     ],
 )
 def test_a_configuration_that_is_not_plain_json_is_refused_by_name(config: dict[str, object], culprit: str) -> None:

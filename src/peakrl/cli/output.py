@@ -14,7 +14,7 @@ from typing import Any
 
 def print_json(value: Any) -> None:
     """Print strict JSON; numpy values become plain, NaN and infinities become null."""
-    say(json.dumps(plain(value), indent=2, allow_nan=False, ensure_ascii=False))
+    print(json.dumps(plain(value), indent=2, allow_nan=False))
 
 
 def say(text: Any, *, error: bool = False) -> None:
@@ -24,17 +24,7 @@ def say(text: Any, *, error: bool = False) -> None:
 
 def printable(text: str) -> str:
     """Return a text with control characters escaped."""
-    if text.isprintable():
-        return text
-    return "".join(sign if sign.isprintable() or sign == "\n" else escaped(ord(sign)) for sign in text)
-
-
-def escaped(number: int) -> str:
-    """Return a character as one or two JSON escapes."""
-    if number < 1 << 16:
-        return f"\\u{number:04x}"
-    high, low = divmod(number - (1 << 16), 1 << 10)
-    return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
+    return "".join(sign if sign.isprintable() or sign == "\n" else ascii(sign)[1:-1] for sign in text)
 
 
 def plain(value: Any) -> Any:

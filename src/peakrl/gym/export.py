@@ -21,7 +21,7 @@ Step H follows the last action.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +29,10 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
+from numpy.typing import NDArray
 
 from peakrl.compile import compile_model
 from peakrl.errors import ProblemError
-from peakrl.gym import rendering as drawing
 from peakrl.gym.constraints import cost_of
 from peakrl.problem import Problem
 from peakrl.problems.harvesting import EnergyHarvesting
@@ -45,6 +45,8 @@ from peakrl.specs.user_code import Trust
 from peakrl.tabular import TabularModel
 
 RENDER_MODES = ("ansi", "rgb_array")
+Pixels = NDArray[np.uint8]
+BLUE, ORANGE, GREEN, RED = "#568cc8", "#eba546", "#5aaa6e", "#cd463c"
 
 
 class ProblemEnvironment(gymnasium.Env[Any, Any]):
@@ -52,12 +54,15 @@ class ProblemEnvironment(gymnasium.Env[Any, Any]):
 
     metadata = {"render_modes": list(RENDER_MODES), "render_fps": 4}  # noqa: RUF012  # Gymnasium's own form
 
-    def __init__(self, model: TabularModel, render_mode: str | None = None, with_step: bool | None = None) -> None:
+    def __init__(self, problem: Any, render_mode: str | None = None, with_step: bool | None = None) -> None:
         if render_mode is not None and render_mode not in RENDER_MODES:
             raise ProblemError(
                 f"render_mode is {render_mode!r}; it must be one of {', '.join(map(repr, RENDER_MODES))}"
             )
-        self.model, self.render_mode = model, render_mode
+        #: A problem, or its model.
+        self.problem = problem
+        self.model = model = compile_model(problem)
+        self.render_mode = render_mode
         self.metadata = {**type(self).metadata, "peakrl": declaration(model)}
         self.actions = tuple(model.action_labels)
         #: Do observations contain the step?
@@ -94,11 +99,11 @@ class ProblemEnvironment(gymnasium.Env[Any, Any]):
         """Return the present state as text."""
         return f"state {self.state!r}"
 
-    def picture(self) -> drawing.Pixels:
+    def picture(self) -> Pixels:
         """Return the episode so far as a picture."""
         margins = [min(entry[3], default=0.0) for entry in self.trace]
-        rewards = {drawing.BLUE: [entry[2] for entry in self.trace]}
-        return drawing.step_chart(rewards, margins, [margin < 0 for margin in margins], 0.0, self.model.horizon)
+        rewards = {BLUE: [entry[2] for entry in self.trace]}
+        return step_chart(rewards, margins, [margin < 0 for margin in margins], 0.0, self.model.horizon)
 
     # Gymnasium -----------------------------------------------------------------------------------------------
 
@@ -191,11 +196,7 @@ def declaration(model: TabularModel) -> dict[str, Any]:
 class HarvestingEnvironment(ProblemEnvironment):
     """Energy harvesting: observations are (battery, arrival), actions the powers 0, 1, ..."""
 
-    def __init__(
-        self, problem: EnergyHarvesting, render_mode: str | None = None, with_step: bool | None = None
-    ) -> None:
-        self.problem = problem
-        super().__init__(compile_model(problem), render_mode, with_step)
+    problem: EnergyHarvesting
 
     def make_observation_space(self) -> spaces.Space[Any]:
         """Battery level and arrival."""
@@ -212,13 +213,13 @@ class HarvestingEnvironment(ProblemEnvironment):
         bar = ("#" * round(width * level / max(size, 1))).ljust(width, ".")
         return f"battery [{bar}] {level}/{size}  arrival {arrival}  peak {self.problem.peak_power:g}"
 
-    def picture(self) -> drawing.Pixels:
+    def picture(self) -> Pixels:
         """Return the battery over time."""
         pairs = [self._pair(entry[0]) for entry in self.trace] + [self._pair(self.state)]
         powers = [int(entry[1]) for entry in self.trace]  # type: ignore[call-overload]  # powers are whole numbers
-        energy = {drawing.BLUE: [pair[0] for pair in pairs], drawing.ORANGE: [pair[1] for pair in pairs]}
+        energy = {BLUE: [pair[0] for pair in pairs], ORANGE: [pair[1] for pair in pairs]}
         peak = self.problem.peak_power
-        return drawing.step_chart(energy, powers, [power > peak for power in powers], peak, self.problem.horizon)
+        return step_chart(energy, powers, [power > peak for power in powers], peak, self.problem.horizon)
 
     @staticmethod
     def _pair(state: Any) -> tuple[int, int]:
@@ -228,11 +229,7 @@ class HarvestingEnvironment(ProblemEnvironment):
 class SchedulingEnvironment(ProblemEnvironment):
     """Machine scheduling: observations are the jobs done, the time and the largest tardiness; actions are jobs."""
 
-    def __init__(
-        self, problem: MachineScheduling, render_mode: str | None = None, with_step: bool | None = None
-    ) -> None:
-        self.problem = problem
-        super().__init__(compile_model(problem), render_mode, with_step)
+    problem: MachineScheduling
 
     def make_observation_space(self) -> spaces.Space[Any]:
         """Done: one bit for each job; time and worst: whole numbers up to the longest schedule."""
@@ -261,9 +258,9 @@ class SchedulingEnvironment(ProblemEnvironment):
             lines.append(f"job {name:<8} deadline {deadline:>6g}  {when}{f'  late by {-margin:g}' * (margin < 0)}")
         return "\n".join(lines)
 
-    def picture(self) -> drawing.Pixels:
+    def picture(self) -> Pixels:
         """Return the Gantt chart."""
-        return drawing.gantt_chart(self._bars(), self._deadlines(), float(self.problem.latest_end))
+        return gantt_chart(self._bars(), self._deadlines(), float(self.problem.latest_end))
 
     def _deadlines(self) -> dict[str, float]:
         return {str(job.name): float(job.deadline) for job in self.problem.jobs}
@@ -350,10 +347,9 @@ def make_built_in(
     if kind == "machine_scheduling" and "jobs" not in parameters:
         kind, parameters["number"] = "scheduling_example", parameters.pop("example", 1)
     problem = kind_named(kind).build(parameters, Path())
-    make = ENVIRONMENTS.get(type(problem))
-    if make is None:
+    if type(problem) not in ENVIRONMENTS:
         return make_environment(problem, render_mode, with_step=with_step)
-    return make(problem, render_mode, with_step)
+    return ENVIRONMENTS[type(problem)](problem, render_mode, with_step)
 
 
 # Observations with the step ------------------------------------------------------------------------------------------
@@ -380,3 +376,47 @@ def shown_with_step(observation: Any, step: int) -> Any:
     if isinstance(observation, dict):
         return {"step": step, **observation}
     return np.append(np.int64(step), observation)
+
+
+# Pictures ------------------------------------------------------------------------------------------------------------
+
+
+def new_canvas(width: float) -> tuple[Any, Any]:
+    """Return a canvas of 480 by 240 pixels and its axes, x from 0 to `width`."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    canvas = FigureCanvasAgg(Figure((4.8, 2.4), dpi=100))
+    axes = canvas.figure.add_subplot()
+    axes.set_xlim(0, width)
+    return canvas, axes
+
+
+def pixels(canvas: Any) -> Pixels:
+    """Return what is drawn on a canvas."""
+    canvas.draw()
+    return np.array(canvas.buffer_rgba())[..., :3]
+
+
+def step_chart(
+    left: Mapping[str, Sequence[float]], right: Sequence[float], bad: Sequence[bool], limit: float, horizon: int
+) -> Pixels:
+    """Draw for each step the stacked numbers of `left` by colour, and `right`, red if bad, else green."""
+    (canvas, axes), height = new_canvas(horizon), np.zeros(1)
+    for colour, values in left.items():
+        axes.bar(np.arange(len(values)) + 0.25, values, 0.5, height, color=colour)
+        height = height + np.array(values)
+    axes.bar(np.arange(len(right)) + 0.75, right, 0.5, color=[RED if wrong else GREEN for wrong in bad])
+    axes.axhline(limit, color=RED, linestyle="--")
+    return pixels(canvas)
+
+
+def gantt_chart(bars: Sequence[tuple[str, float, float, float]], deadlines: dict[str, float], end: float) -> Pixels:
+    """Draw jobs (name, start, end, margin) over time: red if the margin is negative; deadlines are dark marks."""
+    (canvas, axes), names = new_canvas(max(end, *deadlines.values(), 1)), list(deadlines)
+    axes.eventplot([[deadline] for deadline in deadlines.values()], colors="black", linelengths=0.8)
+    for name, begin, over, margin in bars:
+        axes.barh(names.index(name), over - begin, 0.5, begin, color=RED if margin < 0 else GREEN)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    return pixels(canvas)

@@ -15,7 +15,7 @@ import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from peakrl.errors import SettingsError
 from peakrl.storage import write_file
@@ -33,32 +33,16 @@ BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, BLACK, GREY = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#666666",
 )  # fmt: skip
 
-STYLE: Any = {
-    "font.size": 9,
-    "axes.titlesize": 9.5,
-    "axes.labelsize": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": "#e4e4e4",
-    "grid.linewidth": 0.6,
-    "legend.frameon": False,
-    "legend.fontsize": 8,
-    "lines.linewidth": 1.5,
-    "pdf.fonttype": 42,
-    "svg.hashsalt": "peakrl",
-    "legend.title_fontsize": 8,
-}
-
+STYLE = Path(__file__).parent / "templates" / "figures.mplstyle"
 KINDS = (".png", ".pdf", ".svg")
 
 
 @contextmanager
 def house_style() -> Iterator[None]:
     """Apply the style while the block runs; create and save figures inside of it."""
-    import matplotlib
+    import matplotlib.style
 
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.style.context(STYLE):
         yield
 
 

@@ -50,15 +50,8 @@ MOST = 1000
 SHOWN = 10
 ENGINES = ("processes", "ray", "dask")
 #: One thread per process, since processes run in parallel.
-ONE_THREAD = {
-    "NUMBA_NUM_THREADS": "1",
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "BLIS_NUM_THREADS": "1",
-    "VECLIB_MAXIMUM_THREADS": "1",
-    "NUMEXPR_NUM_THREADS": "1",
-}
+LIBRARIES = ("NUMBA_NUM", "OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "BLIS_NUM", "VECLIB_MAXIMUM", "NUMEXPR_NUM")
+ONE_THREAD = {f"{library}_THREADS": "1" for library in LIBRARIES}
 #: Folder of the present task: paths in its configuration are relative to it.
 FOLDER: ContextVar[str] = ContextVar("folder", default=".")
 DONE, FAILED, BUSY = "done", "failed", "busy"

@@ -31,8 +31,9 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.errors import PeakError, StorageError, SweepError
+from peakrl.errors import PeakError, ProblemError, StorageError, SweepError
 from peakrl.records import FileKind, Record
+from peakrl.specs.spec import as_plain
 from peakrl.storage import from_json, read_file, write_file
 
 #: Increase this when the meaning of stored results changes.
@@ -144,27 +145,15 @@ def digest_of(*parts: bytes) -> str:
 
 def canonical(value: Any, what: str) -> str:
     """Return JSON with sorted keys and no spaces, the same for equal values."""
-    check_plain(value, what)
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+    return json.dumps(check_plain(value, what), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def check_plain(value: Any, what: str) -> None:
-    """Raise, with the name of the entry, unless `value` is plain JSON."""
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            if not isinstance(key, str):
-                raise SweepError(f"{what}: the key {key!r} is not a string")
-            check_plain(item, f"{what}.{key}")
-    elif isinstance(value, list | tuple):
-        for index, item in enumerate(value):
-            check_plain(item, f"{what}[{index}]")
-    elif isinstance(value, float) and not math.isfinite(value):
-        raise SweepError(f"{what} is {value}; it must be finite")
-    elif not (value is None or isinstance(value, bool | int | float | str)) or isinstance(value, np.generic):
-        raise SweepError(
-            f"{what} is {value!r} ({type(value).__name__}); it must be plain JSON: text, numbers, true, false, "
-            "null, lists and tables"
-        )
+def check_plain(value: Any, what: str) -> Any:
+    """Return a value as plain JSON, or raise with the name of the entry that is not."""
+    try:
+        return as_plain(value, what)
+    except ProblemError as error:
+        raise SweepError(str(error)) from None
 
 
 def packed(values: Mapping[str, Scalar]) -> dict[str, Any]:
