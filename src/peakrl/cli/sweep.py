@@ -45,7 +45,7 @@ def sweep(
     time_limit : SECONDS
         Time limit of a run.
     dry_run
-        List missing runs without making them.
+        List missing runs without running anything.
     """
     from peakrl.sweeps.grid import sweep as run_sweep
 
@@ -65,7 +65,7 @@ def report_json(report: SweepReport, *, dry_run: bool) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "name": report.plan.name,
         "folder": str(report.folder),
-        "runs": report.found + report.made + len(report.failures) + len(report.missing),
+        "runs": report.found + report.made + len(report.failures) + len(report.missing) + len(report.plan.unknown),
         "found": report.found,
         "made": report.made,
         "failed": [
@@ -75,6 +75,7 @@ def report_json(report: SweepReport, *, dry_run: bool) -> dict[str, Any]:
     }
     if dry_run:
         answer["missing"] = [{"key": task.key, **brief(task)} for task in report.missing]
+        answer["unknown"] = report.plan.unknown
     return answer
 
 
@@ -89,6 +90,10 @@ def show_report(report: SweepReport, *, dry_run: bool) -> None:
         for task in report.missing:
             say(task)
         say(f"Runs: {len(report.missing):,} missing, {report.found:,} found; {report.folder}")
+        if report.plan.unknown:
+            say(
+                f"{len(report.plan.unknown):,} more are unknown: they depend on code, which a dry run does not execute."
+            )
         return
     say(f"Runs: {report.made:,} made, {report.found:,} found, {len(report.failures):,} failed; {report.folder}")
     for failure in report.failures:

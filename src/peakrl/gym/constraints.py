@@ -62,7 +62,10 @@ class ConstraintReader:
         except PeakError:
             raise
         except Exception as error:  # the user's code may raise anything
-            raise TargetError(self._raised(error)) from error
+            name = getattr(self.function, "__qualname__", None) or repr(self.function)
+            raise TargetError(
+                f"the function that was passed as constraint=, {name}, raised {type(error).__name__}: {error}"
+            ) from error
         if type(given) is float and self.count == 1 and 0.0 <= given <= self._most:
             return (given,)  # the usual case
         return self._checked(given, FUNCTION)
@@ -118,11 +121,6 @@ class ConstraintReader:
             "peakrl.ConstrainedEnv(env, constraint=...), a function of the transition, or constraint_bounds=() if "
             "there are no constraints"
         )
-
-    def _raised(self, error: Exception) -> str:
-        """Return the message for an exception of the user's constraint function."""
-        name = getattr(self.function, "__qualname__", None) or repr(self.function)
-        return f"the function that was passed as constraint=, {name}, raised {type(error).__name__}: {error}"
 
 
 FUNCTION, CONSTRAINTS, COST = "what constraint() returned", 'info["constraints"]', 'info["cost"]'

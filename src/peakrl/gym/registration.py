@@ -20,12 +20,11 @@ def register_environments() -> None:
 
     from peakrl.specs.registry import kinds
 
-    if "peakrl/Problem-v0" not in gymnasium.registry:
-        gymnasium.register("peakrl/Problem-v0", "peakrl.gym.export:make_environment")
-        for kind in kinds().values():
-            if kind.env is not None:
-                entry = "peakrl.gym.export:make_built_in"
-                gymnasium.register(f"peakrl/{kind.env}", entry, kwargs={"kind": kind.name})
+    wanted = {kind.env: {"kind": kind.name} for kind in kinds().values() if kind.env is not None} | {"Problem-v0": {}}
+    for name, arguments in wanted.items():
+        if f"peakrl/{name}" not in gymnasium.registry:
+            entry = f"peakrl.gym.export:{'make_built_in' if arguments else 'make_environment'}"
+            gymnasium.register(f"peakrl/{name}", entry, kwargs=arguments)
 
 
 def register_with_gymnasium() -> None:

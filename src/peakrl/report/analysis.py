@@ -23,7 +23,6 @@ from peakrl.certificates.certificate import Certificate
 from peakrl.certificates.certify import (
     below,
     can_average,
-    can_explore,
     can_solve,
     certificate_on_model,
     certify_on_table,
@@ -249,11 +248,6 @@ class RunAnalysis:
         from peakrl.theory import audit_slack
 
         return audit_slack(self.exact.model, slack, penalty, relaxed=False)
-
-    @property
-    def can_explore(self) -> bool:
-        """Is the model small enough for the tables of all steps?"""
-        return can_explore(self.exact.model)
 
     @cached_property
     def tables(self) -> PolicyTables:

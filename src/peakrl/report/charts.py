@@ -95,11 +95,10 @@ def sampled_chart(analysis: RunAnalysis) -> Chart:
     curve, optimum = analysis.run.history.stretches(), analysis.optimum
     low, high = (curve.value - curve.value_margin).tolist(), (curve.value + curve.value_margin).tolist()
     name = "mean over consecutive episodes"
-    series = [Series(name, curve.episode.tolist(), curve.value.tolist(), low=low, high=high)]
-    if optimum is not None:
-        series.append(level("optimum", curve.episode, optimum.value))
+    mean = Series(name, curve.episode.tolist(), curve.value.tolist(), low=low, high=high)
+    levels = [] if optimum is None else [level("optimum", curve.episode, optimum.value)]
     title = "Sampled reward per episode: means over consecutive episodes with 95 % intervals"
-    return Chart("value", title, "episode", "reward", drawable(series))
+    return curves("value", title, "reward", curve.episode, [], mean, *levels)
 
 
 def violation_chart(analysis: RunAnalysis) -> Chart:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from peakrl.certificates.certify import can_explore
 from peakrl.report.blocks import Block, Drawn, Text, packed, run_lengths, shown_state
 from peakrl.space import starts_of
 from peakrl.specs.registry import part_names
@@ -187,7 +188,7 @@ def policy_layers(analysis: RunAnalysis, nodes: MapNodes) -> list[dict[str, Any]
     if model.num_constraints:
         safe = [np.count_nonzero(analysis.exact.safe_set.mask_of(node)) for node in nodes.nodes.tolist()]
         layers.append(amounts("number of safe actions", np.array(safe), "safe actions"))
-    if analysis.can_explore:
+    if can_explore(model):
         tables = analysis.tables
         layers += [
             amounts("visit probability", tables.probability[nodes.nodes], "probability"),
@@ -221,7 +222,7 @@ SAFE, BREAKS, DEAD_END = 0, 1, 2
 
 def explorer(analysis: RunAnalysis, share: int = 1) -> Block:
     """Return the explorer of a run's last policy; `share` runs share the limits of the page."""
-    if not analysis.can_explore:
+    if not can_explore(analysis.exact.model):
         return Text("The policy is too large for the explorer.")
     run, optimum, model, tables = analysis.run, analysis.optimum, analysis.exact.model, analysis.tables
     kept = kept_slots(analysis, MOST_ENTRIES // share, MOST_STATES // share)

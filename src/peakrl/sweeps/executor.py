@@ -157,7 +157,15 @@ def complete(
     search
         Folder of user modules and of relative paths in configurations.
     """
-    check_options(engine, workers, address, retries, time_limit)
+    if workers is not None:
+        check_count(workers, "workers")
+    if not isinstance(engine, Executor):
+        check_choice(engine, "engine", ENGINES)
+    if address is not None and engine not in ("ray", "dask"):
+        raise SettingsError("address is for the engines ray and dask only")
+    check_count(retries, "retries", 0)
+    if time_limit is not None:
+        check_number(time_limit, "time_limit", above=0, otherwise=" of seconds, or None")
     unique = {task.key: task for task in tasks}
     if not unique:
         return Completion()
@@ -180,21 +188,6 @@ def missing_tasks(tasks: Iterable[Task], store: Store) -> list[Task]:
     """Return the distinct tasks without a result, in order."""
     there = store.keys()
     return [task for task in dict.fromkeys(tasks) if task.key not in there]
-
-
-def check_options(
-    engine: str | Executor, workers: int | None, address: str | None, retries: int, time_limit: float | None
-) -> None:
-    """Raise if an option of `complete` is invalid."""
-    if workers is not None:
-        check_count(workers, "workers")
-    if not isinstance(engine, Executor):
-        check_choice(engine, "engine", ENGINES)
-    if address is not None and engine not in ("ray", "dask"):
-        raise SettingsError("address is for the engines ray and dask only")
-    check_count(retries, "retries", 0)
-    if time_limit is not None:
-        check_number(time_limit, "time_limit", above=0, otherwise=" of seconds, or None")
 
 
 class _Driver:

@@ -85,6 +85,8 @@ class SweepPlan:
     problems: tuple[Choice, ...]
     settings: tuple[Choice, ...]
     tasks: tuple[Task, ...]
+    #: Names of the runs that depend on code, if no code may be run.
+    unknown: tuple[str, ...] = ()
 
     def names(self) -> dict[str, Any]:
         """The names that the folder stores: of problems and settings."""
@@ -96,12 +98,16 @@ class SweepPlan:
 
 
 def read_plan(
-    source: str | Path | Mapping[str, Any], folder: str | Path | None = None, *, trust: Trust = False
+    source: str | Path | Mapping[str, Any],
+    folder: str | Path | None = None,
+    *,
+    trust: Trust = False,
+    run_code: bool = True,
 ) -> SweepPlan:
     """Return the checked plan of a sweep file or mapping.
 
     A file that names code is refused unless `trust` allows it (`peakrl.specs.user_code`); a mapping comes from the
-    caller's own code.
+    caller's own code. Without `run_code` no code is run, and the runs that depend on it are `unknown`.
     """
     if isinstance(source, Mapping):
         table, base, name = dict(source), Path(), "sweep"
@@ -111,11 +117,13 @@ def read_plan(
     check_keys(table, KEYS, "")
     name = text(table, "name", "name", name)
     problems, settings = tuple(named(table, "problems", base)), tuple(named(table, "settings", base))
-    if not isinstance(source, Mapping):
+    if run_code and not isinstance(source, Mapping):
         permit(source, [code for choice in (*problems, *settings) for code in choice.code], trust)
     target = Path(folder) if folder is not None else base / text(table, "folder", "folder", f"results/{name}")
-    tasks = tuple(plan_tasks(table, problems, settings, base))
-    return SweepPlan(name, target, str(base.absolute()), problems, settings, tasks)
+    runs = list(plan_runs(table, problems, settings, base, run_code=run_code))
+    tasks = tuple(run for run in runs if isinstance(run, Task))
+    unknown = tuple(run for run in runs if isinstance(run, str))
+    return SweepPlan(name, target, str(base.absolute()), problems, settings, tasks, unknown)
 
 
 def read_table(path: Path) -> dict[str, Any]:
@@ -141,20 +149,24 @@ def check_keys(given: Mapping[str, Any], known: tuple[str, ...], where: str) -> 
 
 def named(table: Mapping[str, Any], key: str, base: Path) -> Iterator[Choice]:
     """Yield the problems or settings of a list of tables; names must differ."""
-    tables = table.get(key)
-    if not isinstance(tables, list | tuple) or not tables:
-        raise SweepError(f"{key} is {'missing' if tables is None else 'empty'}: give at least one [[{key}]] table")
     seen: dict[str, str] = {}
-    for index, given in enumerate(tables):
-        where = f"{key}[{index}]"
-        if not isinstance(given, Mapping):
-            raise SweepError(f"{where} is {given!r}; it must be a table")
-        check_plain(given, where)
+    for where, given in tables(table, key):
         for choice in (problem_choices if key == "problems" else settings_choices)(given, where, base):
             if choice.name in seen:
                 raise SweepError(f"{where}.name: {choice.name!r} is already the name of {seen[choice.name]}")
             seen[choice.name] = where
             yield choice
+
+
+def tables(table: Mapping[str, Any], key: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the tables of a list, each with its key."""
+    given = table.get(key)
+    if not isinstance(given, list | tuple) or not given:
+        raise SweepError(f"{key} is {'missing' if given is None else 'empty'}: give at least one [[{key}]] table")
+    for index, one in enumerate(given):
+        if not isinstance(one, Mapping):
+            raise SweepError(f"{key}[{index}] is {one!r}; it must be a table")
+        yield f"{key}[{index}]", check_plain(one, f"{key}[{index}]")
 
 
 def problem_choices(given: Mapping[str, Any], where: str, base: Path) -> Iterator[Choice]:
@@ -212,8 +224,7 @@ def combinations(entry: Mapping[str, Any], own: tuple[str, ...], where: str) -> 
     for key, values in grid.items():
         if not isinstance(values, list | tuple):
             raise SweepError(f"{where}.grid.{key} is {values!r}; it must be a list")
-        if not values:
-            raise SweepError(f"{where}.grid.{key} is empty: there would be no runs")
+        several(values, f"{where}.grid.{key}")
         if key in fixed:
             raise SweepError(f"{where}.{key} is given twice, once in the grid")
     if math.prod(map(len, grid.values())) > MOST_CHOICES:
@@ -226,10 +237,10 @@ def combinations(entry: Mapping[str, Any], own: tuple[str, ...], where: str) -> 
 # --- runs ---
 
 
-def plan_tasks(
-    table: Mapping[str, Any], problems: tuple[Choice, ...], settings: tuple[Choice, ...], base: Path
-) -> Iterator[Task]:
-    """Yield the tasks of all runs."""
+def plan_runs(
+    table: Mapping[str, Any], problems: tuple[Choice, ...], settings: tuple[Choice, ...], base: Path, *, run_code: bool
+) -> Iterator[Task | str]:
+    """Yield the task of each run; only its name if it depends on code that may not be run."""
     points = whole(table.get("points", DEFAULT_POINTS), "points", 0, 1_000_000)
     total = 0
     for where, block in blocks(table):
@@ -240,8 +251,11 @@ def plan_tasks(
         if total > MOST_RUNS:
             raise SweepError(f"the sweep has over {MOST_RUNS:,} runs; cut it into several")
         for problem, setting, count, seed in itertools.product(*chosen, episodes, seeds):
-            run = {"episodes": count, "seed": seed, "points": points} | digest_of_run(problem.config, seed, base)
             name = f"{problem.name}, {setting.name}, {count:,} episodes, seed {seed}"
+            if not run_code and (problem.code or setting.code):
+                yield name
+                continue
+            run = {"episodes": count, "seed": seed, "points": points} | digest_of_run(problem.config, seed, base)
             yield Task(FUNCTION, {"problem": problem.config, "settings": setting.config, **run}, name)
 
 
@@ -250,25 +264,17 @@ def blocks(table: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     if "runs" not in table:
         yield "", {}
         return
-    runs = table["runs"]
-    if not isinstance(runs, list | tuple) or not runs:
-        raise SweepError("runs is empty: list at least one [[runs]] table, or omit it for all combinations")
-    for index, block in enumerate(runs):
-        if not isinstance(block, Mapping):
-            raise SweepError(f"runs[{index}] is {block!r}; it must be a table")
-        check_keys(block, RUN_KEYS, f"runs[{index}].")
-        yield f"runs[{index}].", block
+    for where, block in tables(table, "runs"):
+        check_keys(block, RUN_KEYS, f"{where}.")
+        yield f"{where}.", block
 
 
 def by_name(block: Mapping[str, Any], key: str, choices: tuple[Choice, ...], where: str) -> list[Choice]:
     """Return the choices that a block names; all if it names none."""
     if key not in block:
         return list(choices)
-    wanted = block[key] if isinstance(block[key], list | tuple) else [block[key]]
-    if not wanted:
-        raise SweepError(f"{where}{key} is empty: there would be no runs")
     found = []
-    for name in wanted:
+    for name in several(block[key], f"{where}{key}"):
         matching = [choice for choice in choices if name in (choice.name, choice.entry)]
         if not matching:
             known = dict.fromkeys(choice.entry for choice in choices)
@@ -298,15 +304,20 @@ def seed_list(given: Any, where: str) -> list[int]:
 
 def whole_numbers(given: Any, where: str, least: int, most: int) -> list[int]:
     """Return a list of distinct integers."""
-    numbers = list(given) if isinstance(given, list | tuple) else [given]
-    if not numbers:
-        raise SweepError(f"{where} is empty: there would be no runs")
-    seen: set[int] = set()
+    numbers, seen = several(given, where), set[int]()
     for number in numbers:
         if whole(number, where, least, most) in seen:
             raise SweepError(f"{where}: {number} is listed twice")
         seen.add(number)
     return numbers
+
+
+def several(given: Any, where: str) -> list[Any]:
+    """Return the items of a list that is not empty; a single value is a list of one."""
+    items = list(given) if isinstance(given, list | tuple) else [given]
+    if not items:
+        raise SweepError(f"{where} is empty: there would be no runs")
+    return items
 
 
 def whole(value: Any, where: str, least: int, most: int) -> int:
@@ -394,13 +405,13 @@ def sweep(
     time_limit:
         Seconds per run.
     dry_run:
-        List missing runs without making them. Problems are built, which needs the same `trust`.
+        List missing runs without running anything; those that depend on code are `plan.unknown`.
     progress:
         Show progress on stderr.
     trust:
         Code that a file may name: True for all, or a list of "." (the file's own folder) and installed packages.
     """
-    plan = read_plan(source, folder, trust=trust)
+    plan = read_plan(source, folder, trust=trust, run_code=not dry_run)
     if dry_run:
         unique = list(dict.fromkeys(plan.tasks))
         there = (plan.folder / MARKER).exists()

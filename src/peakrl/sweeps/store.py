@@ -322,24 +322,15 @@ class Store:
             raise StorageError(f"cannot write {path}: {error.strerror}; remove it") from error
 
     def _prepared(self, path: Path) -> Path:
-        """Create the folder of a new file, and remove a link in its place; return the path."""
-        self._check_links(path)
+        """Create the folder of a new file and return the path; raise if the path contains a link."""
+        for part in (path, *path.parents[: len(path.relative_to(self.folder).parts) - 1]):
+            if part.is_symlink():
+                raise StorageError(f"{part} is a link; nothing is written through it, only {self.folder} may be one")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            if path.is_symlink():
-                path.unlink()
         except OSError as error:
             raise StorageError(f"cannot write {path}: {error.strerror}") from error
         return path
-
-    def _check_links(self, path: Path) -> None:
-        """Raise if a subfolder on the path is a link."""
-        for folder in path.relative_to(self.folder).parents:
-            if folder.parts and (self.folder / folder).is_symlink():
-                raise StorageError(
-                    f"{self.folder / folder} is a link, and nothing is written through it; only {self.folder} "
-                    "itself may be a link"
-                )
 
 
 def read_json(path: Path) -> Any:
