@@ -224,21 +224,20 @@ def told(key, value):
 
 def other_step(plain, arrays):
     """Let an outcome of step 0 lead to a slot of step 2."""
-    arrays["outcome_next"][0] = arrays["step_slots"][2, 0]
+    arrays["outcome_next"][0] = arrays["stage_start"][2]
 
 
 def one_distribution_less(plain, arrays):
-    arrays["step_distributions"][0, 1] -= 1
-    arrays["step_distributions"][1, 0] -= 1
+    arrays["distribution_start"][1] -= 1
 
 
 def later_start(plain, arrays):
-    arrays["first_slot"][0] = arrays["step_slots"][1, 0]
+    arrays["first_slot"][0] = arrays["stage_start"][1]
 
 
 def rowless(plain, arrays):
     """Give all rows of the first slot of step 1 to the slot before it: an outcome then leads where nothing is."""
-    slot = arrays["step_slots"][1, 0]
+    slot = arrays["stage_start"][1]
     arrays["row_start"][slot] = arrays["row_start"][slot + 1]
 
 
@@ -251,7 +250,7 @@ def rowless(plain, arrays):
         (LAYERED, rowless, "twice|another step|offers no action|has no action"),
         (LAYERED, at("row_payoff", -1, 2**30), "row_payoff holds numbers"),
         (LAYERED, at("constraints", 0, 1e9), "exceeds its bound"),
-        (SHARED, at("step_slots", 0, 1), "do not share all states"),
+        (SHARED, at("stage_start", 0, 1), "do not share all states"),
         (SHARED, at("slot_state", 0, 1), "order of their names"),
         (SHARED, at("outcome_probability", 0, np.nan), "outcome 0 has no probability"),
         (SHARED, at("outcome_probability", 0, 0.125), "sum to"),
@@ -277,8 +276,6 @@ def test_tables_beyond_memory_are_refused_before_they_are_made(monkeypatch):
     one = TabularModel.from_arrays(np.full((200, 1, 200), 1 / 200), np.zeros((200, 1)), [], 800)
     plain, arrays = stored(one)
     plain["horizon"] = 1000
-    for name in ("step_slots", "step_distributions"):
-        arrays[name] = np.resize(arrays[name], (1000, 2))
     with pytest.raises(StorageError, match=r"200 states and a horizon of 1,000.*0\.0008 GB.*limit of 0\.0007 GB"):
         load(plain, arrays)
     with pytest.raises(PeakError, match="a horizon of 1,000"):

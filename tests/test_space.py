@@ -35,8 +35,8 @@ def test_ranges_expand_to_their_members_one_after_another(ranges):
 
 
 def test_steps_share_everything_or_follow_each_other():
-    assert spans(3, 7).tolist() == [[0, 7]] * 3
-    assert spans(3, 7, [0, 2, 3, 5, 7]).tolist() == [[0, 2], [2, 3], [3, 5]]
+    assert spans(3, np.array([0, 7])).tolist() == [[0, 7]] * 3
+    assert spans(3, np.array([0, 2, 3, 5])).tolist() == [[0, 2], [2, 3], [3, 5]]
 
 
 def corridor():
@@ -52,7 +52,7 @@ def corridor():
         slot_state=np.arange(2, dtype=np.int32),
         action_labels=["stay", "go"],
         row_action=np.array([0, 1, 0], np.int32),
-        step_slots=spans(2, 2),
+        stage_start=np.array([0, 2]),
         row_start=np.array([0, 2, 3]),
     )
 

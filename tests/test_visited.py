@@ -21,7 +21,7 @@ def space(*, stationary):
         reward_range=(0.0, 1.0), state_labels=(0, 1), action_labels=("x", "y"),
         slot_state=read_only(np.array([0, 1], np.int32)),
         row_action=read_only(np.array([0, 1, 0], np.int32)),
-        step_slots=read_only(np.array([[0, 2], [0, 2]] if stationary else [[0, 1], [1, 2]])),
+        stage_start=read_only(np.array([0, 2] if stationary else [0, 1, 2])),
         row_start=read_only(np.array([0, 2, 3])),
     )  # fmt: skip
 
@@ -44,9 +44,7 @@ FAULTS = {
     "numbers for 2 constraints": [
         {"plain": {"constraint_bounds": [1.0]}}, {"plain": {"constraint_bounds": [1.0, 1.0, 1.0]}}
     ],
-    "'step_slots' is int64 of shape": [
-        {"step_slots": np.zeros((3, 2), np.int64)}, {"step_slots": np.zeros((2, 3), np.int64)},
-    ],
+    "'stage_start' is int64 of shape": [{"stage_start": np.array([0, 1, 1, 2])}, {"stage_start": np.array([0])}],
     "states and stores": [{"slot_state": ints(0), "row_start": np.array([0, 3])}],
     "row_start does not divide": [
         {"row_start": np.array(cut)} for cut in ([0, 2, 4], [1, 2, 3], [0, 4, 3], [-1, 2, 3])
@@ -59,20 +57,18 @@ FAULTS = {
     "row_action holds numbers": [{"row_action": ints(0, 2, 0)}, {"row_action": ints(0, 1, -1)}],
     "an action twice": [{"row_action": ints(1, 1, 0)}],
     "is int64 of shape": [{"slot_state": np.array([0, 1])}],
-    "is int32 of shape": [{"slot_state": ints(0, 1)[None]}, {"step_slots": np.zeros((2, 2), np.int32)}],
-    r"is int64 of shape \(4,\)": [{"step_slots": np.array([0, 2, 0, 2])}],
+    "is int32 of shape": [{"slot_state": ints(0, 1)[None]}, {"stage_start": ints(0, 2)}],
 }  # fmt: skip
 OF_STEPS = {
     True: {
-        "do not share all": [{"step_slots": np.array(ends)} for ends in ([[0, 2], [0, 1]], [[0, 2], [1, 2]])],
+        "do not share all": [{"stage_start": np.array(starts)} for starts in ([0, 1], [1, 2], [0, 3])],
         "order of their names": [{"slot_state": ints(1, 0)}],
     },
     False: {
         "do not follow": [
-            {"step_slots": np.array(ends)}
-            for ends in ([[0, 1], [0, 2]], [[0, 2], [1, 2]], [[1, 1], [1, 2]], [[0, 1], [1, 1]], [[0, 1], [2, 2]])
+            {"stage_start": np.array(starts)} for starts in ([1, 1, 2], [0, 2, 1], [0, -1, 2], [0, 1, 1], [0, 1, 3])
         ],
-        "a state twice": [{"step_slots": np.array([[0, 2], [2, 2]]), "slot_state": ints(1, 1)}],
+        "a state twice": [{"stage_start": np.array([0, 2, 2]), "slot_state": ints(1, 1)}],
     },
 }
 
@@ -87,12 +83,12 @@ def test_each_fault_of_visited_states_is_told(stationary):
 
 
 def test_what_is_only_unusual_is_read():
-    assert loaded(False, step_slots=np.array([[0, 2], [2, 2]])).num_slots == 2  # a step that was not reached
+    assert loaded(False, stage_start=np.array([0, 2, 2])).num_slots == 2  # a step that was not reached
     assert loaded(False, slot_state=ints(0, 0)).num_states == 2  # a state of both steps, and one of none
     one = {"slot_state": ints(0), "row_action": ints(1), "row_start": np.array([0, 1])}
     single = VisitedStates(
         name="met", horizon=1, stationary=True, constraint_names=(), constraint_bounds=(), reward_range=(0.0, 1.0),
-        state_labels=(0,), action_labels=("x", "y"), step_slots=read_only(np.array([[0, 1]])),
+        state_labels=(0,), action_labels=("x", "y"), stage_start=read_only(np.array([0, 1])),
         **{name: read_only(array) for name, array in one.items()},
     )  # fmt: skip
     assert restored_space(store_space(single)).num_rows == 1

@@ -28,7 +28,7 @@ from peakrl.storage import from_json, refuse_surrogates
 MOST_LABELS = 2**31 - 1
 #: The arrays of a state space.
 SPACE_FIELDS = {
-    "step_slots": Field(np.int64, ("step", 2)),
+    "stage_start": Field(np.int64, "stage end"),
     "slot_state": Field(np.int32, "slot", below="state"),
     "row_start": Field(np.int64, "slot", splits="row"),
     "row_action": Field(np.int32, "row", below="action"),

@@ -99,8 +99,9 @@ def space_fields(record: Record, fields: dict[str, Field]) -> dict[str, Any]:
         "state_labels": (states := load_labels(record.part("states"))),
         "action_labels": (actions := load_labels(record.part("actions"))),
     }
-    sizes = {"step": plain["horizon"], "state": len(states), "action": len(actions), "constraint": len(names)}
-    return values | record.checked(fields, **sizes)
+    stages = 1 if values["stationary"] else plain["horizon"]
+    sizes = {"stage": stages, "stage end": stages + 1, "state": len(states), "action": len(actions)}
+    return values | record.checked(fields, **sizes, constraint=len(names))
 
 
 # What connects the arrays -----------------------------------------------------------------------------------------
@@ -115,7 +116,7 @@ def refuse(faults: Faults) -> None:
 
 def space_faults(space: StateSpace) -> Faults:
     """Steps share all states, or have their own, in order; states of a step and actions of a state are distinct."""
-    slots, rows, ends = space.num_slots, space.num_rows, space.step_slots
+    slots, rows, starts = space.num_slots, space.num_rows, np.append(space.stage_start, space.num_slots)
     yield slots < 1 or rows < 1, "it has no states or no actions"
     yield len(set(space.constraint_names)) < space.num_constraints, "its constraints repeat a name"
     yield space.num_states > slots, f"it names {space.num_states:,} states and stores {slots:,}"
@@ -124,19 +125,18 @@ def space_faults(space: StateSpace) -> Faults:
     repeated = repeated_member(space.row_start, space.row_action, len(space.action_labels))
     yield repeated >= 0, "a state offers an action twice"
     if space.stationary:
-        yield bool((ends != (0, slots)).any()), "its steps do not share all states"
+        yield starts.tolist() != [0, slots, slots], "its steps do not share all states"
         own = space.num_states == slots and np.array_equal(space.slot_state, np.arange(slots))
         yield not own, "its states are not stored in the order of their names"
         return
-    starts = np.append(ends[:, 0], [ends[-1, 1], slots])
-    yield not (contiguous(ends) and starts[-2] <= slots), "its steps' states do not follow each other"
+    yield bool(starts[0] != 0 or (np.diff(starts) < 0).any()), "its steps' states do not follow each other"
     yield repeated_member(read_only(starts), space.slot_state, space.num_states) >= 0, "a step has a state twice"
 
 
 def visited_faults(space: VisitedStates) -> Faults:
     """Every visited state belongs to a step and has actions."""
     yield from space_faults(space)
-    yield int(space.step_slots[-1, 1]) != space.num_slots, "its steps' states do not follow each other"
+    yield int(space.stage_start[-1]) != space.num_slots, "its steps' states do not follow each other"
     yield bool((np.diff(space.row_start) < 1).any()), "a state offers no action"
 
 
@@ -154,24 +154,18 @@ def model_faults(model: TabularModel) -> Faults:
 
 def step_faults(model: TabularModel) -> Faults:
     """Rows and distributions belong to one step and lead to the next."""
-    slots, distributions = model.num_slots, len(model.outcome_start) - 1
-    ends, shared = model.step_slots, model.step_distributions
     if model.stationary:
-        yield bool((shared != (0, distributions)).any()), "its steps do not share all distributions"
         return
-    end = int(ends[-1, 1])
-    yield bool((ends[:, 0] >= ends[:, 1]).any()) or end >= slots, "a step has no states, or none follows the last"
-    disordered = not contiguous(shared) or bool((shared[:, 0] >= shared[:, 1]).any())
-    yield disordered, "its steps' distributions do not follow each other"
-    yield int(shared[-1, 1]) != distributions, "a distribution belongs to no step"
-    yield int(model.row_start[end]) != model.num_rows, "a state after the last step offers actions"
-    yield int(model.first_slot.max(initial=0)) >= ends[0, 1], "a first state belongs to a later step"
-    rows = model.row_start[ends[:, 0]]
-    yield bool((np.diff(np.append(rows, model.num_rows)) < 1).any()), "a step offers no action"
-    yield not stays(model.row_distribution, rows, shared), "a pair has a distribution of another step"
-    following = np.append(ends[1:], [[end, slots]], axis=0)
-    outcomes = model.outcome_start[shared[:, 0]]
-    yield not stays(model.outcome_next, outcomes, following), "an outcome leads to another step"
+    starts, distributions = np.append(model.stage_start, model.num_slots), model.distribution_start
+    yield bool((np.diff(starts) < 1).any()), "a step has no states, or none follows the last"
+    yield bool((np.diff(distributions) < 1).any()), "a step has no distributions"
+    rows = model.row_start[starts[:-1]]
+    yield int(rows[-1]) != model.num_rows, "a state after the last step offers actions"
+    yield int(model.first_slot.max(initial=0)) >= starts[1], "a first state belongs to a later step"
+    yield bool((np.diff(rows) < 1).any()), "a step offers no action"
+    yield not stays(model.row_distribution, rows[:-1], distributions), "a pair has a distribution of another step"
+    outcomes = model.outcome_start[distributions[:-1]]
+    yield not stays(model.outcome_next, outcomes, starts[1:]), "an outcome leads to another step"
 
 
 def number_faults(model: TabularModel) -> Faults:
@@ -193,12 +187,7 @@ def number_faults(model: TabularModel) -> Faults:
         yield not -limit <= values.min() <= values.max() <= limit, f"constraint {name!r} exceeds its bound of {bound}"
 
 
-def contiguous(ends: NDArray[np.int64]) -> bool:
-    """Do the ranges of the steps begin at 0 and follow each other?"""
-    return bool(ends[0, 0] == 0 and (ends[1:, 0] == ends[:-1, 1]).all() and (ends[:, 0] <= ends[:, 1]).all())
-
-
-def stays(index: NDArray[Any], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> bool:
-    """Does each part of `index` (they begin at `starts`) stay within its own range of numbers?"""
+def stays(index: NDArray[Any], starts: NDArray[np.int64], bounds: NDArray[np.int64]) -> bool:
+    """Does part k of `index` (they begin at `starts`) stay within bounds[k] .. bounds[k + 1]?"""
     least, most = np.minimum.reduceat(index, starts), np.maximum.reduceat(index, starts)
-    return bool((least >= ends[:, 0]).all() and (most < ends[:, 1]).all())
+    return bool((least >= bounds[:-1]).all() and (most < bounds[1:]).all())

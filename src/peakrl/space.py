@@ -45,8 +45,9 @@ class StateSpace:
     action_labels: Sequence[Hashable]
     #: [row]: index of its action.
     row_action: Ints
-    #: [step, 2]: first slot of a step, and one past its last.
-    step_slots: Longs
+    #: [stage + 1]: first slot of each stage, and one past the last of all. A stationary space has one stage, used at
+    #: every step; in a layered one each step is a stage, and slots after the last stage belong to the end.
+    stage_start: Longs
     #: [slot + 1]: the rows of a slot are row_start[slot] .. row_start[slot + 1].
     row_start: Longs
 
@@ -103,7 +104,7 @@ class StateSpace:
     @cached_property
     def max_states(self) -> int:
         """Largest number of states of a step: S in the bonus formulas."""
-        return int(np.diff(self.step_slots, axis=1).max())
+        return int(np.diff(self.stage_start).max())
 
     @cached_property
     def max_actions(self) -> int:
@@ -113,9 +114,14 @@ class StateSpace:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays (labels not counted)."""
-        return sum(a.nbytes for a in (self.step_slots, self.row_start, self.slot_state, self.row_action))
+        return sum(a.nbytes for a in (self.stage_start, self.row_start, self.slot_state, self.row_action))
 
     # Relations between indices -------------------------------------------------------------------------------
+
+    @cached_property
+    def step_slots(self) -> Longs:
+        """[step, 2]: first slot of a step, and one past its last."""
+        return spans(self.horizon, self.stage_start)
 
     @property
     def slot_of_row(self) -> Longs:
@@ -127,7 +133,7 @@ class StateSpace:
         """[slot]: its step in a layered space, `horizon` after the last; 0 if one set of slots serves every step."""
         if self.stationary:
             return np.zeros(self.num_slots, np.int64)
-        return np.searchsorted(self.step_slots[:, 1], np.arange(self.num_slots), side="right")
+        return np.searchsorted(self.stage_start[1:], np.arange(self.num_slots), side="right")
 
     @cached_property
     def reachable(self) -> NDArray[np.bool_]:
@@ -215,7 +221,7 @@ class StateSpace:
         digest.update(repr((self.reward_range, self.constraint_bounds)).encode())
         for labels in (self.state_labels, self.action_labels):
             digest.update(repr(list(labels)).encode())
-        for array in (self.step_slots, self.row_start, self.slot_state, self.row_action):
+        for array in (self.stage_start, self.row_start, self.slot_state, self.row_action):
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 
@@ -257,11 +263,9 @@ def expand(first: NDArray[Any], sizes: NDArray[Any]) -> Longs:
     return members
 
 
-def spans(horizon: int, count: int, starts: Sequence[int] | Longs | None = None) -> Longs:
-    """[step, 2]: start and end of what each step uses: all of `count`, or `starts` [step + 1]."""
-    if starts is None:
-        return frozen(np.array([[0, count]] * horizon), np.int64)
-    return frozen(np.stack([starts[:horizon], starts[1 : horizon + 1]], axis=1), np.int64)
+def spans(horizon: int, starts: Longs) -> Longs:
+    """[step, 2]: start and end of what each step uses, given `starts` [stage + 1]; every step uses a single stage."""
+    return frozen(np.resize(np.stack([starts[:-1], starts[1:]], axis=1), (horizon, 2)), np.int64)
 
 
 def check_sizes(name: str, **counts: int) -> None:

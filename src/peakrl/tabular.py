@@ -44,7 +44,7 @@ PAYOFF_FIELDS = {
 }
 #: The arrays of a model that are not those of a state space.
 DYNAMICS_FIELDS = {
-    "step_distributions": Field(np.int64, ("step", 2)),
+    "distribution_start": Field(np.int64, "stage", splits="distribution"),
     "row_distribution": Field(np.int32, "row", below="distribution"),
     "outcome_start": Field(np.int64, "distribution", splits="outcome"),
     "outcome_next": Field(np.int32, "outcome", below="slot"),
@@ -61,8 +61,8 @@ class TabularModel(StateSpace):
     Created by `compile_model` or `TabularModel.from_arrays`.
     """
 
-    #: [step, 2]: first distribution used by the rows of a step, and one past its last.
-    step_distributions: Longs
+    #: [stage + 1]: first distribution used by the rows of each stage, and one past the last of all.
+    distribution_start: Longs
     #: [row]: its distribution over next slots.
     row_distribution: Ints
     #: [distribution + 1]: where its outcomes start.
@@ -152,8 +152,9 @@ class TabularModel(StateSpace):
     def layout(self) -> Layout:
         """Transition structure, as kernels take it."""
         return Layout(
-            self.horizon, self.node_stride, self.entry_stride, self.step_slots, self.step_distributions,
-            self.row_start, self.row_distribution, self.outcome_start, self.outcome_next, self.outcome_probability,
+            self.horizon, self.node_stride, self.entry_stride, self.step_slots,
+            spans(self.horizon, self.distribution_start), self.row_start, self.row_distribution, self.outcome_start,
+            self.outcome_next, self.outcome_probability,
         )  # fmt: skip
 
     @property
@@ -295,9 +296,8 @@ class TabularModel(StateSpace):
         """Return the arrays that define the problem, by name; all others follow from them."""
         payoffs = self.payoffs
         return {
-            # [stage + 1]: a stationary model has one stage, in a layered model every step is a stage.
-            "stage_start": np.append(self.step_slots[: 1 if self.stationary else None, 0], self.step_slots[-1, 1]),
-            "slot_state": self.slot_state, "row_start": self.row_start, "row_action": self.row_action,
+            "stage_start": self.stage_start, "slot_state": self.slot_state, "row_start": self.row_start,
+            "row_action": self.row_action,
             "row_distribution": self.row_distribution, "outcome_start": self.outcome_start,
             "outcome_next": self.outcome_next, "outcome_probability": self.outcome_probability,
             "row_payoff": payoffs.row_payoff, "reward": payoffs.reward, "constraints": payoffs.constraints,
@@ -341,11 +341,12 @@ def assemble(
     """Return the model of these arrays, each as documented at the field of its name in `TabularModel`.
 
     The arrays become read-only and must not be used by the caller any more. `layer_start` and `distribution_start`
-    are [step + 1] for a layered model and None for a stationary one. Bounds that the header does not declare are those
-    of the payoffs.
+    are [step + 1] or longer for a layered model and None for a stationary one. Bounds that the header does not declare
+    are those of the payoffs.
     """
     header = with_bounds(header, payoffs)
     check_sizes(header.name, states=len(slot_state), pairs=len(row_action), outcomes=len(outcome_next))
+    stages = header.horizon + 1
     model = TabularModel(
         *header[:5],
         stationary=layer_start is None,
@@ -353,9 +354,11 @@ def assemble(
         slot_state=owned(slot_state, np.int32),
         action_labels=action_labels,
         row_action=owned(row_action, np.int32),
-        step_slots=spans(header.horizon, len(slot_state), layer_start),
+        stage_start=owned([0, len(slot_state)] if layer_start is None else layer_start[:stages], np.int64),
         row_start=owned(row_start, np.int64),
-        step_distributions=spans(header.horizon, len(outcome_start) - 1, distribution_start),
+        distribution_start=owned(
+            [0, len(outcome_start) - 1] if distribution_start is None else distribution_start[:stages], np.int64
+        ),
         row_distribution=owned(row_distribution, np.int32),
         outcome_start=owned(outcome_start, np.int64),
         outcome_next=owned(outcome_next, np.int32),
@@ -428,7 +431,7 @@ def rounding_message(pairs: str, name: str, value: float, bound: float) -> str:
 def refuse_stuck_states(model: TabularModel) -> None:
     """Raise if a state that can be reached before the horizon has no action."""
     without = np.diff(model.row_start) == 0
-    if not without[: int(model.step_slots[-1, 1])].any():
+    if not without[: int(model.stage_start[-1])].any():
         return  # reachability need not be computed
     for step, (first, last) in enumerate(model.step_slots.tolist()):
         base = step * model.node_stride

@@ -359,7 +359,7 @@ def needs_step(model: TabularModel) -> bool:
     """Can a state of a non-stationary problem be reached at several steps?"""
     if model.stationary:
         return False
-    reached = model.slot_state[: int(model.step_slots[-1, 1])]
+    reached = model.slot_state[: int(model.stage_start[-1])]
     return len(np.unique(reached)) < len(reached)
 
 

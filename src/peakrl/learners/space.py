@@ -24,7 +24,7 @@ from peakrl.learners.tables import TableStore, check_rows, table
 from peakrl.memory import BYTES_WITH_VALUES, check_tables
 from peakrl.policy.tables import first_rows
 from peakrl.records import Field, Record
-from peakrl.space import MOST_INDICES, expand, frozen, spans, starts_of
+from peakrl.space import MOST_INDICES, expand, frozen, starts_of
 from peakrl.spaces import ActionNumbers
 from peakrl.tabular import TabularModel
 from peakrl.types import Ints, Layout, Longs
@@ -294,7 +294,7 @@ class GrowingSpace:
         numbers: dict[Hashable, int] = {}
         slot_state = [numbers.setdefault(self.labels[slot], len(numbers)) for slot in slots.tolist()]
         sizes = np.diff(self._noted().row_start)[slots]
-        layers = None if self.shared else starts_of(np.bincount(self.slot_step[slots], minlength=rules.horizon))
+        stages = [len(slots)] if self.shared else np.bincount(self.slot_step[slots], minlength=rules.horizon)
         return VisitedStates(
             name=rules.name,
             horizon=rules.horizon,
@@ -303,7 +303,7 @@ class GrowingSpace:
             slot_state=frozen(np.array(slot_state), np.int32, own=True),
             action_labels=rules.actions.labels,
             row_action=frozen(self.row_action[rows], np.int32, own=True),
-            step_slots=spans(rules.horizon, len(slots), layers),
+            stage_start=frozen(starts_of(stages), np.int64, own=True),
             row_start=frozen(starts_of(sizes), np.int64, own=True),
             reward_range=rules.reward_range,
             constraint_names=rules.constraint_names or tuple(f"constraint {i}" for i in range(constraints)),

@@ -296,7 +296,7 @@ def largest_layer(model: TabularModel) -> int:
     """Return the largest number of slots of a step, including the one after the last."""
     if model.stationary:
         return model.num_slots
-    return max(model.max_states, model.num_slots - int(model.step_slots[-1, 1]))
+    return max(model.max_states, model.num_slots - int(model.stage_start[-1]))
 
 
 def equal(one: Floats, other: Floats) -> bool:
@@ -309,7 +309,7 @@ def shared_distributions(model: TabularModel, link: Ints) -> int:
     several = int((np.diff(model.outcome_start) > 1).sum())
     if int((link < 0).sum()) < SHARED * several or several == 0:
         return 0
-    return int(np.diff(model.step_distributions, axis=1).max())
+    return int(np.diff(model.distribution_start).max())
 
 
 def pays_of(model: TabularModel, reward: Floats, cost: Floats | None = None) -> Pays:
@@ -328,7 +328,7 @@ def links(model: TabularModel) -> Ints:
 
 def next_first(model: TabularModel) -> Longs:
     """[distribution] of a layered model: the first slot of the step that it leads to."""
-    return np.repeat(model.step_slots[:, 1], np.diff(model.step_distributions, axis=1)[:, 0])
+    return np.repeat(model.stage_start[1:], np.diff(model.distribution_start))
 
 
 # Values of a given policy: V_h(s) = E[q(s,a) + V_{h+1}(s')], V_H = 0 -----------------------------------------------

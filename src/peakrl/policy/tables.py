@@ -117,7 +117,7 @@ class Choices:
         if space.stationary:
             rows, slots = self.table[begin:end].astype(np.int32), slice(None)
         else:
-            slots = slice(int(space.step_slots[begin, 0]), int(space.step_slots[end - 1, 1]))
+            slots = slice(int(space.stage_start[begin]), int(space.stage_start[end]))
             rows = self.table[slots].astype(np.int32)
         rows += start[:-1][slots].astype(np.int32)
         rows[..., np.diff(start)[slots] == 0] = -1
