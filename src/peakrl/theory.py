@@ -42,11 +42,10 @@ from peakrl.compile import Target, as_model
 from peakrl.errors import SettingsError
 from peakrl.evaluation import Evaluation, evaluate
 from peakrl.planning import Solution, solve, solve_cmdp
-from peakrl.planning.backward import induction, pays_of, value_of, value_step
+from peakrl.planning.backward import induction, pays_of, value_of
 from peakrl.planning.cmdp import AnySolution
 from peakrl.planning.solution import at_start, may_violate, row_costs
 from peakrl.policy.tables import Choices, Policy, StochasticPolicy, table_form
-from peakrl.space import frozen
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats
 
@@ -184,7 +183,9 @@ def solve_modified(model: Target, slack: float, penalty: float | None = None) ->
     table = np.zeros(*table_form(model))
     found = induction(model, pays, table=table)
     policy = Policy(model, Choices(model, table))
-    violation = at_start(model, first_totals(model, row_costs(model), policy)) if may_violate(model) else 0.0
+    violation = 0.0
+    if may_violate(model):
+        violation = at_start(model, value_of(model.layout, model.num_nodes, row_costs(model), policy.rows))
     reason = None
     if violation > 0:
         reason = (
@@ -206,20 +207,6 @@ def solve_modified(model: Target, slack: float, penalty: float | None = None) ->
         _reason=reason,
         _tables=tables,
     )
-
-
-def first_totals(model: TabularModel, quantity: Floats, policy: Policy) -> Floats:
-    """Return [slot, of the first step at least]: the expected sum of a quantity [row] under a policy."""
-    if not model.stationary:
-        return value_of(model.layout, model.num_nodes, quantity, policy.rows)
-    ahead, here = np.zeros(model.num_slots), np.zeros(model.num_slots)
-    following = np.empty(len(model.outcome_start) - 1)
-    known = np.full(len(following), -1, np.int64)
-    for step in range(model.horizon - 1, -1, -1):
-        rows = frozen(policy.choices.rows(step, step + 1), np.int32, own=True)
-        value_step(model.layout, step, quantity, rows, ahead, here, following, known)
-        ahead, here = here, ahead
-    return ahead
 
 
 def solve_relaxed(model: Target, slack: float) -> AnySolution:
