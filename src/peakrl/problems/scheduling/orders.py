@@ -30,7 +30,23 @@ from peakrl.schedule_labels import JobName
 from peakrl.types import Floats
 
 Order = tuple[JobName, ...]
+MAX_TARDINESS, TOTAL_TARDINESS, WEIGHTED_LATE_WORK, WEIGHTED_COMPLETION = 0, 1, 2, 3
 OBJECTIVES = ("max_tardiness", "total_tardiness", "weighted_late_work", "weighted_completion", "weighted_tardiness")
+
+
+def cost_growth(objective: int, weight: float, due: int, end: int, duration: int, worst: int) -> float:
+    """Return by how much an objective grows when a job ends at `end`; `worst` is the largest tardiness before.
+
+    max (0, T - worst),   T,   w min(p, T),   w C   or   w T,   with C the end, T = max(0, C - d) and p the duration.
+    """
+    tardiness = max(0, end - due)
+    if objective == MAX_TARDINESS:
+        return float(max(0, tardiness - worst))
+    if objective == TOTAL_TARDINESS:
+        return float(tardiness)
+    if objective == WEIGHTED_LATE_WORK:
+        return float(weight * min(duration, tardiness))
+    return float(weight * (end if objective == WEIGHTED_COMPLETION else tardiness))
 
 
 class InfeasibleSchedule(ProblemError):

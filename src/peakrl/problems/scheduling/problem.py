@@ -25,7 +25,7 @@ from peakrl.errors import PolicyError, ProblemError
 from peakrl.policy.tables import Policy
 from peakrl.problem import Outcome, Problem, header_of
 from peakrl.problems.scheduling.jobs import Job, as_table, latest_end, name_of, named_jobs, uniform, with_jobs
-from peakrl.problems.scheduling.orders import OBJECTIVES, Order, infeasible_reason
+from peakrl.problems.scheduling.orders import OBJECTIVES, Order, cost_growth, infeasible_reason
 from peakrl.problems.scheduling.tables import tabulate_schedule
 from peakrl.schedule_labels import JobName, ScheduleState
 from peakrl.specs.registry import problem
@@ -112,14 +112,7 @@ class MachineScheduling(Problem):
         """Return the state after `order`; `times` holds the values of random processing times."""
         ((_, state),) = self.initial()
         for name in order:
-            job = self._by_name.get(name)
-            if job is None or name in state.done:
-                why = (
-                    "has been done already"
-                    if job
-                    else f"is unknown; the jobs are {', '.join(map(repr, self._by_name))}"
-                )
-                raise ProblemError(f"job {name!r} {why}")
+            job = self._job(state, name)
             start = max(self.time(state), job.release)
             state = self._following(state, job, start + self._duration(job, times or {}))
         return state
@@ -151,14 +144,7 @@ class MachineScheduling(Problem):
 
     def _cost(self, job: Job, end: int, duration: int, worst: int) -> float:
         """Return by how much the objective grows."""
-        tardiness = max(0, end - job.due)
-        if self.objective == "max_tardiness":
-            return float(max(0, tardiness - worst))
-        if self.objective == "total_tardiness":
-            return float(tardiness)
-        if self.objective == "weighted_late_work":
-            return job.weight * min(duration, tardiness)
-        return job.weight * (end if self.objective == "weighted_completion" else tardiness)
+        return cost_growth(OBJECTIVES.index(self.objective), job.weight, job.due, end, duration, worst)
 
     def _duration(self, job: Job, times: Mapping[JobName, int]) -> int:
         if job.fixed:
@@ -169,13 +155,22 @@ class MachineScheduling(Problem):
         return times[name_of(job)]
 
 
-#: Example 1 of the paper as a problem file.
+#: Tables of the paper: (processing, due, deadline) of each job.
+_EXAMPLES: dict[int, tuple[tuple[Any, int, int], ...]] = {
+    1: ((3, 22, 30), (5, 30, 28), (7, 33, 35), (9, 15, 18), (10, 18, 21)),
+    2: (
+        (2, 75, 70), (3, 70, 70), (5, 65, 70), (8, 60, 100), (13, 88, 90),
+        (21, 35, 40), (34, 59, 60), (17, 100, 130), (19, 100, 110),
+    ),
+    3: (
+        (uniform(2, 4), 22, 30), (uniform(4, 6), 30, 28), (uniform(3, 8), 33, 35),
+        (uniform(8, 11), 15, 18), (uniform(8, 11), 12, 23),
+    ),
+}  # fmt: skip
+#: Example 1 as a problem file.
 EXAMPLE = [
-    {"name": "saw", "processing": 3, "due": 22, "deadline": 30},
-    {"name": "drill", "processing": 5, "due": 30, "deadline": 28},
-    {"name": "mill", "processing": 7, "due": 33, "deadline": 35},
-    {"name": "paint", "processing": 9, "due": 15, "deadline": 18},
-    {"name": "pack", "processing": 10, "due": 18, "deadline": 21},
+    dict(zip(("name", "processing", "due", "deadline"), (name, *times), strict=True))
+    for name, times in zip(("saw", "drill", "mill", "paint", "pack"), _EXAMPLES[1], strict=True)
 ]
 
 
@@ -208,20 +203,6 @@ def machine_scheduling(jobs: Iterable[Job], *, objective: str = "max_tardiness")
     made = MachineScheduling(named, objective, f"machine scheduling, {len(named)} jobs, {objective}")
     parameters = {"jobs": [as_table(job) for job in named], "objective": objective}
     return remember(made, "machine_scheduling", parameters)
-
-
-#: Tables of the paper: (processing, due, deadline) of each job.
-_EXAMPLES: dict[int, tuple[tuple[Any, int, int], ...]] = {
-    1: ((3, 22, 30), (5, 30, 28), (7, 33, 35), (9, 15, 18), (10, 18, 21)),
-    2: (
-        (2, 75, 70), (3, 70, 70), (5, 65, 70), (8, 60, 100), (13, 88, 90),
-        (21, 35, 40), (34, 59, 60), (17, 100, 130), (19, 100, 110),
-    ),
-    3: (
-        (uniform(2, 4), 22, 30), (uniform(4, 6), 30, 28), (uniform(3, 8), 33, 35),
-        (uniform(8, 11), 15, 18), (uniform(8, 11), 12, 23),
-    ),
-}  # fmt: skip
 
 
 @problem(

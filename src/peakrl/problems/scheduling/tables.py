@@ -1,16 +1,9 @@
 """The tabular model of a scheduling problem, built layer by layer in compiled code.
 
 A state is (done, time, worst): a bitmask of the finished jobs, the time, and the largest tardiness so far (0 if the
-objective does not need it). Job j, released at r_j, takes p, ends at C = max(time, r_j) + p, and costs
-
-    max tardiness        max(0, (C - d_j)^+ - worst)
-    total tardiness      (C - d_j)^+
-    weighted late work   w_j * min(p, (C - d_j)^+)
-    weighted completion  w_j * C
-    weighted tardiness   w_j * (C - d_j)^+
-
-Layer h holds the states with h finished jobs. Equal next states, distributions and payoffs are numbered in the order of
-their first occurrence, so that the model equals that of `compile.explore` in every array.
+objective does not need it). Job j, released at r_j, takes p, ends at C = max(time, r_j) + p, and costs what
+`orders.cost_growth` says. Layer h holds the states with h finished jobs. Equal next states, distributions and payoffs
+are numbered in the order of their first occurrence, so that the model equals that of `compile.explore` in every array.
 """
 
 from __future__ import annotations
@@ -24,15 +17,14 @@ from peakrl.compile import guard_memory
 from peakrl.jit import kernel
 from peakrl.problem import Header
 from peakrl.problems.scheduling.jobs import Job, name_of
+from peakrl.problems.scheduling.orders import MAX_TARDINESS, cost_growth
 from peakrl.ragged import number_lists, shared_lists
 from peakrl.schedule_labels import ScheduleStates, Words
 from peakrl.space import check_sizes, expand, frozen, starts_of
 from peakrl.tabular import TabularModel, assemble
 from peakrl.types import Floats, Ints, Longs, Payoffs
 
-#: Sums of unsigned words and integers are floats, so words are converted to signed ones.
-Integer = int | np.int64
-MAX_TARDINESS, TOTAL_TARDINESS, WEIGHTED_LATE_WORK, WEIGHTED_COMPLETION, WEIGHTED_TARDINESS = 0, 1, 2, 3, 4
+growth = kernel(cost_growth)
 SHIFT = np.uint64(32)
 LOW = np.uint64(0xFFFFFFFF)
 ONE = np.uint64(1)
@@ -141,16 +133,9 @@ def tabulate_schedule(
 
 
 @kernel
-def job_cost(jobs: JobTable, job: int, end: int, duration: int, worst: Integer) -> float:
+def job_cost(jobs: JobTable, job: int, end: int, duration: int, worst: int) -> float:
     """Return by how much the objective grows when `job` ends at `end` after `duration`."""
-    tardiness = max(0, end - jobs.due[job])
-    if jobs.objective == MAX_TARDINESS:
-        return float(max(0, tardiness - worst))
-    if jobs.objective == TOTAL_TARDINESS:
-        return float(tardiness)
-    if jobs.objective == WEIGHTED_LATE_WORK:
-        return float(jobs.weight[job] * min(duration, tardiness))
-    return float(jobs.weight[job] * (end if jobs.objective == WEIGHTED_COMPLETION else tardiness))
+    return growth(jobs.objective, jobs.weight[job], jobs.due[job], end, duration, worst)
 
 
 @kernel
@@ -161,6 +146,7 @@ def expand_layer(jobs: JobTable, done: Words, clock: Words, rows: int, most: int
     probability, reward, margin = np.empty(most), np.empty(most), np.empty(most)
     row, outcome = 0, 0
     for slot in range(done.shape[0]):
+        # Sums of unsigned words and integers would be floats.
         time, worst = np.int64(clock[slot] >> SHIFT), np.int64(clock[slot] & LOW)
         for job in range(jobs.due.shape[0]):
             bit = ONE << np.uint64(job)
