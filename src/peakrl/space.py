@@ -198,6 +198,10 @@ class StateSpace:
             raise PolicyError(f"state {state!r} of {self.name!r} occurs only after the last step") from None
         return slot
 
+    def state_number(self, state: Hashable) -> int:
+        """Return the number of a state, that after the last one if it is not known."""
+        return self._state_index.get(state, self.num_states)
+
     def _unknown(self, step: int, state: Hashable) -> str:
         return f"state {state!r} does not occur at step {step} of {self.name!r}"
 

@@ -277,16 +277,18 @@ FILLED = "in a state that was not visited while learning the policy takes the fi
 
 
 def policy_on_table(table: TabularModel, policy: Any) -> Policy | StochasticPolicy:
-    """Return what a policy does on the table; in states that it does not know, the first action."""
+    """Return what a policy does on the table; in states that it does not know, its fallback or the first action."""
     weights = np.zeros(table.num_entries)
     first = table.row_start[:-1][np.diff(table.row_start) > 0]
     weights.reshape(-1, table.num_rows)[:, first] = 1.0
     for step, slot, _ in table.decisions():
         base = step * table.entry_stride
+        state, rows = table.state_of_slot(slot), table.rows_of_slot(slot)
+        actions = [table.action_of_row(row) for row in rows]
         with suppress(UnknownStateError):
-            probabilities = policy.probabilities(step, table.state_of_slot(slot))
-            for row in table.rows_of_slot(slot):
-                weights[base + row] = probabilities.get(table.action_of_row(row), 0.0)
+            known = isinstance(policy, Policy)
+            chances = {policy.action(step, state, actions): 1.0} if known else policy.probabilities(step, state)
+            weights[base + rows.start : base + rows.stop] = [chances.get(action, 0.0) for action in actions]
     return simplest_policy(table, weights)
 
 
@@ -295,4 +297,5 @@ def certify_on_table(table: TabularModel, policy: Any, epsilon: float | None = N
     filled = policy_on_table(table, policy)
     optimum = solve(table) if can_solve(table) else None
     certificate = certificate_on_model(table, filled, evaluate(table, filled), optimum, epsilon)
-    return replace(certificate, rests_on=(*certificate.rests_on, FILLED))
+    own = getattr(policy, "fallback", None) is not None
+    return certificate if own else replace(certificate, rests_on=(*certificate.rests_on, FILLED))

@@ -1,7 +1,8 @@
 """Monte Carlo on a Gymnasium environment.
 
-A learned policy knows the states that were visited while learning. In any other state `unknown` decides: an error
-(`"raise"`), a random available action (`"random"`), or a function of the user.
+A learned policy knows the states that were visited while learning. In any other state its own fallback decides (that of
+the certified learner), or `unknown`: an error (`"raise"`), a random available action (`"random"`), or a function of the
+user.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from peakrl.errors import PeakError, PolicyError, SettingsError, TargetError, UnknownStateError
 from peakrl.gym.adapter import LaneError, Lanes, Observed, Rules, Step, is_environment
 from peakrl.policy.mixture import AnyPolicy, AveragedPolicy
+from peakrl.policy.tables import Policy
 from peakrl.problem import violation_of
 from peakrl.types import Floats
 
@@ -171,6 +173,8 @@ def rule_for_episode(policy: AnyPolicy | Rule, generator: np.random.Generator) -
     if isinstance(policy, AveragedPolicy):
         mixture, episode = policy, policy.reset(generator)
         return lambda step, state, actions: mixture.action_in(episode, step, state)
+    if isinstance(policy, Policy):
+        return policy.action
     if hasattr(policy, "action") and hasattr(policy, "reset"):
         policy.reset(generator)
         decide = policy.action

@@ -188,9 +188,10 @@ def simulate(
 ) -> Simulation:
     """Follow `policy` for `episodes` episodes on `target`: a model, a `Problem` or an environment.
 
-    Equal seeds give equal episodes. In a state that was not visited while learning on an environment, `unknown`
-    decides: `"random"` draws an available action, `"raise"` raises an error, and a function (step, state, actions) ->
-    action is called; `unknown_steps` of the result is the number of these steps.
+    Equal seeds give equal episodes. In a state that was not visited while learning on an environment, the fallback of
+    the policy decides if it has one (that of the certified learner), else `unknown`: `"random"` draws an available
+    action, `"raise"` raises an error, and a function (step, state, actions) -> action is called; `unknown_steps` of the
+    result is the number of steps at which `unknown` decided.
     """
     episodes = check_count(episodes, "episodes", 2, most_kept())
     confidence = check_confidence(confidence)

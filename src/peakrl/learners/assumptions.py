@@ -413,13 +413,16 @@ class Limits:
             )
         return float(values.min(initial=0.0)) if values.size else 0.0
 
+    def forbids(self, step: int, state: Hashable, actions: Sequence[Hashable]) -> Bools:
+        """[action]: is it forbidden in a state, which need not be known?"""
+        forbidden = ~self.proved(step, state, actions) if self.proves else np.zeros(len(actions), np.bool_)
+        if self.function is not None:
+            forbidden |= [self.declared_value(step, state, action) < 0 for action in actions]
+        return forbidden
+
     def first_allowed(self, state: Hashable, labels: list[Hashable]) -> int:
         """Return the index of the first allowed action of the first step, before there are tables."""
-        allowed = self.proved(0, state, labels) if self.proves else np.ones(len(labels), np.bool_)
-        for index, action in enumerate(labels):
-            if allowed[index] and (self.function is None or self.declared_value(0, state, action) >= 0):
-                return index
-        return 0
+        return int(np.argmin(self.forbids(0, state, labels)))
 
     # Comparison with a model ---------------------------------------------------------------------------------
 

@@ -60,6 +60,7 @@ from peakrl.learners.infeasibility import Memory, Witness
 from peakrl.learners.space import Space
 from peakrl.learners.tables import TableStore, overwrite
 from peakrl.sampling import Words
+from peakrl.space import StateSpace
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Ints, Longs
 
@@ -348,6 +349,10 @@ class Algorithm(ABC):
 
     def chances(self) -> Floats | None:
         """[entry]: action probabilities of the latest episode's policy; None if it is deterministic."""
+        return None
+
+    def ranks(self, states: StateSpace) -> NDArray[np.int8] | None:
+        """Return the ranks of actions in states that were not visited (`policy.fallback`); None: it does not decide."""
         return None
 
     def chosen(self) -> NDArray[np.int64]:

@@ -4,8 +4,8 @@
     int     NAME_safe(int32_t step, int32_t s0, ..., int32_t action)  1 if an action is safe; only with a safe set
 
 A state is given by its components if it is an integer or a tuple of integers, else by its index in the problem's order
-of states; the header's first comment lists both, and the actions. Unknown states give -1 and are never safe. Nothing is
-allocated and no library is called.
+of states; the header's first comment lists both, and the actions. Unknown states give -1, or the action of the policy's
+fallback, and are never safe. Nothing is allocated and no library is called.
 
 The table of a step has one entry for each position, the position of a state among those of the step; steps with equal
 tables share one. Positions are computed if the states fill a box, else found by binary search in the sorted keys. Masks
@@ -58,10 +58,14 @@ class Positions:
 
 def header_of(policy: Policy, safe: SafeSet | None, name: str) -> str:
     """Return the text of the header."""
-    model = policy.model
-    positions = positions_of(model)
-    choice = [chosen_at(policy, step, slots) for step, slots in enumerate(positions.by_step)]
-    parts = [opening(model, positions, name), position_function(positions, name), *decision(choice, positions, name)]
+    model, unmet, note = policy.model, *fallback_of(policy)
+    if policy.fallback is not None and len(policy.fallback.rank) > 1 and unmet != NOTHING:
+        positions, choice = chosen_everywhere(policy, policy.fallback.rank)
+    else:
+        positions = positions_of(model)
+        choice = [chosen_at(policy, step, slots) for step, slots in enumerate(positions.by_step)]
+    parts = [opening(model, positions, name, note), position_function(positions, name)]
+    parts += decision(choice, positions, name, unmet)
     if safe is not None:
         parts += mask_functions(safe, positions, name)
     return "\n".join([*parts, f"#endif /* {name.upper()}_H */", ""])
@@ -91,9 +95,7 @@ def identifier(name: str | None, path: str | Path) -> str:
 
 def positions_of(model: StateSpace) -> Positions:
     """Return the order of the entries of states."""
-    table = parts_of(model)
-    table = np.arange(model.num_states) if table is None else table
-    keys = table.reshape(model.num_states, -1)[model.slot_state]
+    keys = state_keys(model)[model.slot_state]
     by_step: list[Longs] = []
     for step, (first, last) in enumerate(model.step_slots.tolist()):
         if step and model.stationary:
@@ -102,6 +104,38 @@ def positions_of(model: StateSpace) -> Positions:
         slots = np.flatnonzero(np.diff(model.row_start)[first:last] > 0) + first
         by_step.append(slots[np.lexsort(keys[slots].T[::-1])])
     return Positions(keys, by_step, model.stationary)
+
+
+def fallback_of(policy: Policy) -> tuple[int, str]:
+    """Return the action in states that are not in the tables, -1 if it is not known, and a comment on them."""
+    model, fallback = policy.model, policy.fallback
+    if fallback is None:
+        return NOTHING, ""
+    if fallback.limited:
+        return NOTHING, "In other states the policy follows declared functions, which are not in this header."
+    some = np.diff(model.row_start)
+    if (some[some > 0] < len(model.action_labels)).any():
+        return NOTHING, f"In other states take the first of these actions that is available: {fallback.preferred()}"
+    return int(np.argmin(fallback.rank[-1])), "States that were not visited have the action of the policy's fallback."
+
+
+def chosen_everywhere(policy: Policy, rank: NDArray[np.int8]) -> tuple[Positions, list[Longs]]:
+    """Return positions of all states at all steps, and [step][position] their actions, ranked if not visited there."""
+    model = policy.model
+    keys = state_keys(model)
+    order, choice = np.lexsort(keys.T[::-1]), []
+    for step, (first, last) in enumerate(model.step_slots.tolist()):
+        here = np.argmin(rank[:-1], axis=1)
+        nodes = step * model.node_stride + np.arange(first, last)
+        here[model.slot_state[first:last]] = model.row_action[policy.rows[nodes]]
+        choice.append(here[order])
+    return Positions(keys, [order] * model.horizon, shared=True), choice
+
+
+def state_keys(model: StateSpace) -> Longs:
+    """[state, part]: the integers by which a state is found."""
+    table = parts_of(model)
+    return (np.arange(model.num_states) if table is None else table).reshape(model.num_states, -1)
 
 
 def parts_of(model: StateSpace) -> Longs | None:
@@ -158,13 +192,14 @@ def step_tables(name: str, tables: Sequence[Longs]) -> str:
 # Text ------------------------------------------------------------------------------------------------------------
 
 
-def opening(model: StateSpace, positions: Positions, name: str) -> str:
+def opening(model: StateSpace, positions: Positions, name: str, note: str) -> str:
     """Return the comment, the include guard and the constants."""
     upper = name.upper()
     if parts_of(model) is None:
         states = f"States by index:\n{listed(model.state_labels)}"
     else:
         states = f"A state is given by its {positions.parts} integer(s)."
+    states += f"\n{note}" if note else ""
     return (
         f"/* A policy for {comment(' '.join(model.name.split()))}, written by peakrl.\n\n"
         f"{comment(states)}\nActions by index:\n{comment(listed(model.action_labels))}\n*/\n"
@@ -250,14 +285,15 @@ def box_of(positions: Positions) -> tuple[list[int], list[int]] | None:
     return (low.tolist(), size.tolist()) if full else None
 
 
-def decision(choice: list[Longs], positions: Positions, name: str) -> list[str]:
+def decision(choice: list[Longs], positions: Positions, name: str, unmet: int) -> list[str]:
     """Return the tables of actions and the function that reads them."""
     return [
         step_tables(f"{name}_choice", choice),
-        f"/* The index of the action to take; -1 if the state is unknown at that step. */\n"
+        f"/* The index of the action to take; {unmet} if the state is unknown at that step. */\n"
         f"static inline int32_t {name}_action(int32_t step, {arguments(positions)})\n{{\n"
         f"    int32_t position = {name}_position(step, {given(positions)});\n"
-        f"    return position < 0 ? -1 : {name}_choice_table[{name}_choice_start[step] + position];\n}}\n",
+        f"    if (step < 0 || step >= {name.upper()}_STEPS) return -1;\n"
+        f"    return position < 0 ? {unmet} : {name}_choice_table[{name}_choice_start[step] + position];\n}}\n",
     ]
 
 

@@ -18,6 +18,7 @@ from peakrl.compile import Target, as_space
 from peakrl.errors import StorageError
 from peakrl.model_file import restored_space
 from peakrl.policy.export import POLICY
+from peakrl.policy.fallback import Fallback
 from peakrl.policy.mixture import AnyPolicy, AveragedPolicy
 from peakrl.policy.tables import Choices, Policy, StochasticPolicy, table_form
 from peakrl.records import Record, streamed_record
@@ -51,7 +52,10 @@ def rebuilt(model: StateSpace, record: Record) -> AnyPolicy:
     """Return the policy of a record; the constructors check that it fits the model."""
     form, arrays = record.plain["form"], record.arrays
     if form == "deterministic":
-        return Policy(model, Choices.checked(model, arrays["choices"]))
+        fallback = None
+        if "fallback" in arrays:
+            fallback = Fallback(model, arrays["fallback"], limited=record.plain["limited"] is not False)
+        return Policy(model, Choices.checked(model, arrays["choices"]), fallback=fallback)
     if form == "stochastic":
         return StochasticPolicy(model, arrays["weights"])
     if form == "averaged":

@@ -8,7 +8,7 @@ its state, row = row_start[slot] + choice, which usually needs one byte instead 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.compile import Target, as_space
-from peakrl.errors import PolicyError
+from peakrl.errors import PolicyError, UnknownStateError
 from peakrl.policy.export import ActionView, Exported, Learned, action_views
+from peakrl.policy.fallback import Fallback
 from peakrl.records import Record
 from peakrl.space import StateSpace
 from peakrl.types import Floats, Ints
@@ -129,11 +130,19 @@ def first_rows(model: StateSpace) -> Ints:
 class Policy(Exported):
     """A deterministic policy: one action for each step and state."""
 
-    def __init__(self, model: StateSpace, rows: NDArray[Any] | Choices, learned: Learned | None = None) -> None:
+    def __init__(
+        self,
+        model: StateSpace,
+        rows: NDArray[Any] | Choices,
+        learned: Learned | None = None,
+        fallback: Fallback | None = None,
+    ) -> None:
         #: The model or state space it belongs to.
         self.model = model
         #: The learner that made it, for `explain`; None if it was not learned.
         self.learned = learned
+        #: What it does in states of an environment that were not visited; None if that is an error.
+        self.fallback = fallback
         #: The table of decisions.
         self.choices = rows if isinstance(rows, Choices) else Choices.of_rows(model, np.asarray(rows))
 
@@ -180,9 +189,18 @@ class Policy(Exported):
         """Return the chosen row of a stored state."""
         return self.choices.row(step, slot)
 
-    def action(self, step: int, state: Hashable) -> Hashable:
-        """Return the action at `step` in `state`; an unknown state is an error."""
-        return self.model.action_of_row(self.row(step, self.model.slot_of(step, state)))
+    def action(self, step: int, state: Hashable, actions: Sequence[Hashable] | None = None) -> Hashable:
+        """Return the action at `step` in `state`.
+
+        An unknown state is an error unless the policy has a fallback, which takes one of `actions`, by default of all.
+        """
+        try:
+            slot = self.model.slot_of(step, state)
+        except UnknownStateError:
+            if self.fallback is None:
+                raise
+            return self.fallback.action(step, state, actions)
+        return self.model.action_of_row(self.row(step, slot))
 
     def probabilities(self, step: int, state: Hashable) -> dict[Hashable, float]:
         """Return {action: probability}."""
@@ -216,8 +234,14 @@ class Policy(Exported):
     def _choice(self, step: int, state: Hashable) -> Hashable:
         return self.action(step, state)
 
+    def _head(self) -> dict[str, Any]:
+        return super()._head() | ({} if self.fallback is None else {"fallback": self.fallback.described()})
+
     def _stored(self) -> Record:
-        return Record({"form": "deterministic"}, {"choices": self.choices.table})
+        record = Record({"form": "deterministic"}, {"choices": self.choices.table})
+        if self.fallback is not None:
+            record.plain["limited"], record.arrays["fallback"] = self.fallback.limited, self.fallback.rank
+        return record
 
 
 @dataclass(frozen=True, eq=False, repr=False)

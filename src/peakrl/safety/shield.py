@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 
 from peakrl.checks import check_choice, shown
 from peakrl.errors import PeakError, PolicyError, SettingsError, TargetError
+from peakrl.policy.tables import Policy
 from peakrl.safety.safe_set import SafeSet
 from peakrl.space import frozen
 from peakrl.spaces import ActionSet
@@ -147,7 +148,11 @@ class Guard:
         if self.fallback is None:
             safe = np.flatnonzero(self.mask(node))
             return int(safe[np.argmin(np.abs(safe - index))])  # the first of two that are equally near
-        label = getattr(self.fallback, "action", self.fallback)(step, state)
+        if isinstance(self.fallback, Policy):
+            rows = self.model.rows_of_slot(node % self.model.num_slots)
+            label = self.fallback.action(step, state, [self.model.action_of_row(row) for row in rows])
+        else:
+            label = getattr(self.fallback, "action", self.fallback)(step, state)
         other = self.labels.index(label) if label in self.labels else -1
         if other < 0 or not self.mask(node)[other]:
             why = "it is not available" if other < 0 else self._why(step, state, other)

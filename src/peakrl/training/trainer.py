@@ -28,6 +28,7 @@ from peakrl.learners.assumptions import NOTHING, Assumptions, Limits, Observatio
 from peakrl.learners.base import Algorithm, Episode, LearnerSettings, Results, Sizes, Task
 from peakrl.learners.episode import Changes, Log
 from peakrl.learners.space import GrowingSpace, ModelSpace
+from peakrl.policy.fallback import Fallback
 from peakrl.policy.mixture import AveragedPolicy
 from peakrl.policy.tables import Policy, simplest_policy
 from peakrl.progress import Interrupts, Progress
@@ -561,8 +562,13 @@ class Trainer:
             averaged = AveragedPolicy(states, self.done, self.space.first_rows(), *changes)
         learned = Results(algorithm) if watched else algorithm
 
-        def table(rows: Callable[[], Ints]) -> Table | Callable[[], Table]:
-            make = partial(table_of, algorithm, states, rows, learned)
+        ranks, fallback = algorithm.ranks(states), None
+        if ranks is not None:
+            forbids = None if self.limits is None else self.limits.forbids
+            fallback = Fallback(states, ranks, limited=forbids is not None, forbids=forbids)
+
+        def table(rows: Callable[[], Ints], fallback: Fallback | None = None) -> Table | Callable[[], Table]:
+            make = partial(table_of, algorithm, states, rows, learned, fallback)
             return make if over and algorithm.checks_rows else make()
 
         violations, last = (int(count) for count in self.counters)
@@ -579,7 +585,7 @@ class Trainer:
             infeasibility_proof=algorithm.proof(),
             stop_reason=algorithm.stop_reason,
             proof_history=algorithm.proof_history(),
-            _policy=table(algorithm.decided),
+            _policy=table(algorithm.decided, fallback),
             _followed=table(partial(getattr, self, "rows")),  # a lambda could not be pickled by users
             _averaged=averaged,
             _learned=learned,
@@ -587,10 +593,16 @@ class Trainer:
         )
 
 
-def table_of(algorithm: Algorithm, states: StateSpace, rows: Callable[[], Ints], learned: Algorithm | Results) -> Table:
+def table_of(
+    algorithm: Algorithm,
+    states: StateSpace,
+    rows: Callable[[], Ints],
+    learned: Algorithm | Results,
+    fallback: Fallback | None = None,
+) -> Table:
     """Return a policy of an algorithm: its action probabilities if it is randomised, else these rows [node]."""
     chances = algorithm.chances()
-    return Policy(states, rows(), learned) if chances is None else simplest_policy(states, chances)
+    return Policy(states, rows(), learned, fallback) if chances is None else simplest_policy(states, chances)
 
 
 def drive(

@@ -22,6 +22,8 @@ from peakrl.learners.certified.values import first_value
 from peakrl.learners.infeasibility import DECLARED
 from peakrl.learners.space import GrowingSpace
 
+#: Declarations that forbid actions.
+LIMITS = {"support", "constraints", "safe_policy"}
 #: Tables that are part of the evidence as they are.
 PLAIN = ("known", "then_known", "reward", "group_of_row", "tested", "max_violation", "then_max_violation", "row_start")
 #: What each declaration means, for `rests_on`.
@@ -101,14 +103,14 @@ def rests_on(r: Rounds, assumptions: Assumptions) -> tuple[str, ...]:
     if states.stationary:
         lines.append("dynamics, rewards and constraints do not depend on the step")
     if isinstance(r.space, GrowingSpace):
-        lines += environment_lines(r, r.space)
+        lines += environment_lines(r, r.space, assumptions)
     return (
         *lines,
         *(text.format(declared[name]) for name, text in WORDS.items() if declared.get(name) not in (None, False)),
     )
 
 
-def environment_lines(r: Rounds, space: GrowingSpace) -> list[str]:
+def environment_lines(r: Rounds, space: GrowingSpace, assumptions: Assumptions) -> list[str]:
     """Return the assumptions that are specific to environments."""
     lines, states = ["observations are states (the process is Markov), and resets are independent"], r.facts.states
     where = "" if space.shared else " at a step"
@@ -117,6 +119,12 @@ def environment_lines(r: Rounds, space: GrowingSpace) -> list[str]:
     )
     if not r.facts.reward_range[0] <= 0.0 <= r.facts.most:
         lines.append(f"no episode ends before its {space.horizon} steps: the steps left out would earn 0")
+    known = ", of those that satisfied their constraints before it was frozen if there is one"
+    lines.append(
+        "in a state that was not visited the policy takes the first available action"
+        + (" that the declarations allow" if not LIMITS.isdisjoint(assumptions.declared()) else "")
+        + (known if assumptions.constraint_depends_on in ("action", "pair") else "")
+    )
     tolerances = space.rules.constraints.tolerances or ()
     if any(tolerances):
         shown = ", ".join(f"{tolerance:g}" for tolerance in tolerances)

@@ -26,13 +26,15 @@ from peakrl.learners.base import (
 )
 from peakrl.learners.certified.declared import OnEnvironment, OnModel, environment_facts
 from peakrl.learners.certified.episodes import choose_row, learn_path
-from peakrl.learners.certified.evidence import certificate
+from peakrl.learners.certified.evidence import LIMITS, certificate
 from peakrl.learners.certified.phases import Goal, Rounds
 from peakrl.learners.certified.tables import CHALLENGE, OPEN, Tables
 from peakrl.learners.episode import Log, Path, Simulator, learn_played, register, run_episodes
 from peakrl.learners.infeasibility import Memory
 from peakrl.learners.space import GrowingSpace, ModelSpace
+from peakrl.policy.fallback import NOT_KNOWN, SATISFIED, VIOLATED
 from peakrl.sampling import Words
+from peakrl.space import StateSpace
 from peakrl.types import Floats, Longs
 
 if TYPE_CHECKING:
@@ -40,10 +42,10 @@ if TYPE_CHECKING:
     from peakrl.gym.adapter import Rules
     from peakrl.learners.assumptions import Assumptions, Forbidden
 
-#: Declarations that forbid actions.
-LIMITS = {"support", "constraints", "safe_policy"}
 #: The candidate's exact value and violation are recorded on models of up to this many nodes.
 MOST_JUDGED = 200_000
+#: [`JUDGED_...`]: the rank of such an action in a new state.
+RANK = np.array([NOT_KNOWN, SATISFIED, VIOLATED], np.int8)
 register(Tables, choose=choose_row, learn=learn_path)
 
 
@@ -224,6 +226,20 @@ class CertifiedLearner(Algorithm):
     def chosen(self) -> NDArray[np.int64]:
         """[slot, column]: the candidate, the subject of the certificate."""
         return self.rounds.tables.candidate.copy()
+
+    def ranks(self, states: StateSpace) -> NDArray[np.int8] | None:
+        """Return the ranks of actions in new states, as the candidate has taken them since it was frozen."""
+        depends_on = self.task.assumptions.constraint_depends_on
+        if not isinstance(self.space, GrowingSpace):
+            return None
+        lines = states.num_states if depends_on == "pair" and not self.space.shared else 0
+        rank = np.full((lines + 1, len(states.action_labels)), NOT_KNOWN, np.int8)
+        if lines or depends_on == "action":
+            t = self.rounds.tables
+            judged = self.space.entries_of(t.judged[t.group_of_row][:, None])
+            of_state = states.slot_state[states.slot_of_row] if lines else np.zeros(len(judged), np.int32)
+            rank[of_state, states.row_action] = RANK[judged]
+        return rank
 
     def values(self) -> Floats:
         """[entry]: upper values; minus infinity for actions that are ruled out."""
