@@ -132,6 +132,14 @@ def test_no_constraint_at_all_is_an_error_unless_none_is_declared():
     assert run(Scripted(quiet), constraint_bounds=()).violations == 0
 
 
+def test_declaring_no_constraints_does_not_silence_those_that_are_reported():
+    for reported in ({"cost": 1.0}, {"constraints": np.array([-1.0, 2.0])}):
+        strict = lambda e, s, result, info=reported: (*result[:4], info)  # noqa: E731
+        with pytest.raises(TargetError, match=r"step 0: the environment reports info.*constraint_bounds=\(\) declares"):
+            run(Scripted(strict), constraint_bounds=())
+        assert run(Scripted(strict), constraint=lambda transition: ()).violations == 0
+
+
 def test_a_users_constraint_that_fails_or_gives_truth_values_is_an_error():
     with pytest.raises(TargetError, match=r"episode 1, step 0: .*ZeroDivisionError"):
         run(Scripted(), constraint=lambda transition: 1 / 0)

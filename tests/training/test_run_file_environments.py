@@ -147,6 +147,39 @@ def test_what_a_file_tells_of_its_environment_is_checked(name, value, tmp_path):
         load_run(path)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("constraint_bounds", (3.5e-4, 1.0)), ("constraint_tolerances", (0.1, 0.1)), ("horizon", 5),
+        ("reward_range", (0, 2)), ("states", 7),
+    ],
+)  # fmt: skip
+def test_a_run_is_not_continued_with_other_declarations_than_it_was_made_with(name, value, tmp_path):
+    class Lamp(gymnasium.Env):
+        observation_space, action_space = gymnasium.spaces.Discrete(9), gymnasium.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return 0, {}
+
+        def step(self, action):
+            return 0, float(action), False, False, {"constraints": (0.0, 0.0)}
+
+    declared = {"horizon": 4, "reward_range": (0, 1), "constraint_bounds": (3.5, 1.0)}
+    path = tmp_path / "run"
+    learn(ConstrainedEnv(Lamp(), **declared), SafeQ(), episodes=10).save(path)
+    assert load_run(path, ConstrainedEnv(Lamp(), **declared)).episodes == 10
+    if name == "states":
+        Lamp.metadata = {"peakrl": {"states": value}}
+        other = ConstrainedEnv(Lamp(), **declared)
+    else:
+        other = ConstrainedEnv(Lamp(), **declared | {name: value})
+    for use in (lambda: load_run(path, other), lambda: resume(path, env=other, episodes=20)):
+        with pytest.raises(StorageError, match=f"{name}.*declare the same"):
+            use()
+    with pytest.raises(StorageError, match="a different environment"):
+        learn(other, SafeQ(), episodes=10, checkpoint=path)
+
+
 def test_a_vectorised_run_can_be_saved_and_continued(tmp_path):
     path = tmp_path / "run"
     env = SyncVectorEnv([transmitter, transmitter])

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
-from peakrl.checks import ROUNDING, check_bounds, check_count, check_range, shown
+from peakrl.checks import ROUNDING, check_bounds, check_count, check_range, check_tolerances, shown
 from peakrl.errors import PeakError, SettingsError, TargetError
 from peakrl.gym.constraints import ConstraintReader, Transition
 from peakrl.problem import State
@@ -355,6 +355,7 @@ def store_rules(rules: Rules) -> dict[str, Any]:
         "horizon": rules.horizon,
         "reward_range": list(rules.reward_range),
         "constraint_bounds": None if rules.constraints.bounds is None else list(rules.constraints.bounds),
+        "constraint_tolerances": list(rules.constraints.tolerances or ()),
         "constraint_names": list(rules.constraint_names),
         "states": rules.states,
         "stationary": rules.stationary,
@@ -365,6 +366,7 @@ def load_rules(plain: Mapping[str, Any], longest: int) -> Rules:
     """Return the rules of a stored form; `longest` is the largest horizon that fits the rest of the file."""
     bounds, states = plain["constraint_bounds"], plain["states"]
     bounds = None if bounds is None else check_bounds(bounds, "constraint_bounds", error=SettingsError)
+    tolerances = check_tolerances(plain["constraint_tolerances"], "constraint_tolerances", error=SettingsError)
     names = tuple(map(str, plain["constraint_names"]))
     if names and bounds is not None and len(names) != len(bounds):
         raise SettingsError(f"constraint_names has {len(names)} names for {len(bounds)} bounds")
@@ -374,7 +376,7 @@ def load_rules(plain: Mapping[str, Any], longest: int) -> Rules:
         observation_space=None,
         horizon=check_count(plain["horizon"], "horizon", 1, longest),
         reward_range=check_range(plain["reward_range"], "reward_range", error=SettingsError),
-        constraints=ConstraintReader(None, bounds, None, len(names) or None),
+        constraints=ConstraintReader(None, bounds, tolerances or None, len(names) or None),
         constraint_names=names,
         states=None if states is None else check_count(states, "states", 1, MOST_STATES),
         stationary=plain["stationary"] is True,

@@ -55,7 +55,7 @@ class ConstraintReader:
 
     def read(self, transition: Transition) -> tuple[float, ...]:
         """Return one number for each constraint, >= 0 if satisfied."""
-        if self.function is None or self.count == 0:
+        if self.function is None:
             return self._checked(*self._reported(transition.info))
         try:
             given = self.function(transition)
@@ -107,6 +107,12 @@ class ConstraintReader:
     def _reported(self, info: dict[str, Any]) -> tuple[Any, str]:
         """Return the constraints that the environment reports, and their source."""
         if self.count == 0:
+            for source, key in ((CONSTRAINTS, "constraints"), (COST, "cost")):
+                if np.size(info.get(key, ())):
+                    raise TargetError(
+                        f"the environment reports {source}, but constraint_bounds=() declares that there are no "
+                        "constraints: declare their bounds, or pass constraint=lambda transition: () to ignore them"
+                    )
             return (), "constraint_bounds"
         for source, key in ((CONSTRAINTS, "constraints"), (COST, "cost")):
             if key in info and self._source in (None, source):

@@ -285,9 +285,11 @@ def read_run(
             assumptions=declared,
             sampled=plain["sampled"] is True,
         )
-        found = description(trainer).get("environment")
-        if found != plain.get("environment"):
-            raise StorageError(f"{path} holds a run on {plain['environment']}, not on {found} (name, horizon, rewards)")
+        stored, rules = plain.get("rules", {}), description(trainer).get("rules", {})
+        different = [name for name in rules if rules[name] != stored[name]]
+        if different:
+            before, now = ({name: declared[name] for name in different} for declared in (stored, rules))
+            raise StorageError(f"{path} holds a run on an environment with {before}, not {now}: declare the same")
     bring_back(path, trainer, record)
     return trainer
 

@@ -64,7 +64,7 @@ WORDS = {
     "average": "average",
     "sampled": "history",
     "model": "problem",
-    "environment": "environment",
+    "rules": "environment",
 }
 HISTORY = {
     "history": Field(np.float64, ("point", POINT_COLUMNS)),
@@ -98,7 +98,6 @@ def write_run(path: str | Path, trainer: Trainer, model: Record | None = None) -
         RUN.write(path, record)
     else:
         record.add("labels", stored_states(path, trainer))
-        record.plain["rules"] = store_rules(trainer.target.rules)
         ENVIRONMENT_RUN.write(path, record)
 
 
@@ -124,8 +123,7 @@ def description(trainer: Trainer) -> dict[str, Any]:
         "sampled": trainer.sampled,
     }
     if not isinstance(trainer.target, TabularModel):
-        rules = trainer.target.rules
-        described["environment"] = [rules.name, rules.horizon, *rules.reward_range]
+        described["rules"] = store_rules(trainer.target.rules)
     return described
 
 
