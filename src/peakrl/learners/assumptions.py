@@ -461,11 +461,11 @@ class Limits:
                 for row in model.rows_of_slot(slot):
                     if declared.entries[row, column]:
                         continue
-                    action, violation = model.action_of_row(row), -float(model.row_margin[row].min(initial=0.0))
+                    violation = -float(model.row_margin[row].min(initial=0.0))
                     for following in model.next_slots(row):
                         after.add(following)
                         try:
-                            self.check_step(step, state, action, model.state_of_slot(following), violation)
+                            self.check_step(step, slot, row, model.state_of_slot(following), violation)
                         except TargetError as error:
                             raise SettingsError(f"at step {step} on {model.name!r}, {error}") from None
             here = after
@@ -515,8 +515,9 @@ class Limits:
 
     # Comparison with the steps of an environment -------------------------------------------------------------
 
-    def check_choice(self, step: int, state: Hashable, action: Hashable) -> None:
+    def check_choice(self, step: int, slot: int, row: int) -> None:
         """Raise if no declaration allows the action, because no other was left."""
+        state, action = self.space.state_of_slot(slot), self.space.action_of_row(row)
         if self.proves and not self.proved(step, state, [action]).any():
             raise TargetError(self._nothing_left(step, state))
 
@@ -530,10 +531,9 @@ class Limits:
             )
         return f"{what} known to be safe at step {step} in state {state!r}, by what is declared"
 
-    def check_step(
-        self, step: int, state: Hashable, action: Hashable, following: Hashable | None, violation: float
-    ) -> None:
-        """Raise if a step of an environment contradicts a declaration; `following` is None at the end."""
+    def check_step(self, step: int, slot: int, row: int, following: Hashable | None, violation: float) -> None:
+        """Raise if a step contradicts a declaration; `following` is None at the end."""
+        state, action = self.space.state_of_slot(slot), self.space.action_of_row(row)
         where = f"action {action!r} in state {state!r}"
         if following is not None and step + 1 < self.space.horizon:
             self._check_following(step, state, action, following, where)
@@ -658,7 +658,7 @@ class Observations:
             if self.assumptions.deterministic:
                 self._check_outcome(row, seen, before, following if shows else -1)
         if self._map is not None and shows:
-            self._map.check(row, None if following < self.space.ends else self.space.state_of_slot(following))
+            self._map.check(row, self._state(following))
 
     def _check_reward(self, step: int, row: int, reward: float, before: float) -> None:
         expected: Any = before
@@ -682,11 +682,12 @@ class Observations:
         if before[2] < 0:
             self._seen[row] = (*before[:2], following)
         elif before[2] != following:
-            now, then = self._state(following), self._state(before[2])
+            now, then = named(self._state(following)), named(self._state(before[2]))
             raise TargetError(f"{pair_label(self.space, row)} led to {now}, before to {then}: {NOT_RANDOM}")
 
-    def _state(self, slot: int) -> str:
-        return "the end" if slot < self.space.ends else repr(self.space.state_of_slot(slot))
+    def _state(self, slot: int) -> Hashable | None:
+        """Return the state of a slot; None for an end."""
+        return None if slot < self.space.ends else self.space.state_of_slot(slot)
 
 
 NOT_RANDOM = "but deterministic is declared"

@@ -261,8 +261,6 @@ class Algorithm(ABC):
 
     #: Must `observe` be called after every step, also on models, or is `learn` at the end of the episode enough?
     observes: ClassVar[bool] = False
-    #: Is a step of its kernel fast on every model, so that the first chunk of episodes may be large?
-    quick: ClassVar[bool] = False
     #: Does experience at one step count for all steps?
     shares_steps: bool = False
     #: In vector environments: must all episodes begin together and be learned from in that order, after all are over?

@@ -176,7 +176,6 @@ class Tables(NamedTuple):
 class OptimisticQ(TabularAlgorithm[Tables]):
     """Algorithm 1."""
 
-    quick = True
     checks_rows = True
     starts_first = True
 

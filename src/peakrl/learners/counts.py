@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
 from peakrl.jit import loop
 from peakrl.learners.assumptions import Forbidden
-from peakrl.learners.base import TabularAlgorithm, Task
+from peakrl.learners.base import T, TabularAlgorithm, Task
 from peakrl.learners.coverage import Outcomes, collect
 from peakrl.learners.episode import Path
 from peakrl.learners.infeasibility import DECLARED, NO_WITNESS, VIOLATES, Memory
 from peakrl.learners.space import Space
 from peakrl.learners.tables import table
 from peakrl.tabular import TabularModel
-from peakrl.types import Bytes, Floats, Ints, Longs
+from peakrl.types import Floats, Ints, Longs
 
 NO_CELL = -1
 
@@ -114,33 +114,24 @@ def check_lists(first: Ints, following: Ints) -> None:
         raise ValueError("a list of counted outcomes does not end")
 
 
-class CountingTables(Protocol):
-    """What the tables of a learner that counts transitions contain."""
+class CountingAlgorithm(TabularAlgorithm[T]):
+    """Counted transitions, and the plan to follow.
+
+    Its tables have `counts`, `greedy` and `forbidden` [row, column]: 1 if declared to fail; the constant `order` has
+    the slots in the order of planning.
+    """
+
+    def __init__(
+        self, task: Task, kind: type[T], sizes: Mapping[str, int] = MappingProxyType({}), **constants: Any
+    ) -> None:
+        super().__init__(task, kind, {"cell": cells_of(task.model), **sizes}, order=np.empty(0, np.int64), **constants)
+        self.shares_steps = task.space.shared
 
     @property
     def counts(self) -> TransitionCounts:
         """Counted transitions."""
-
-    @property
-    def greedy(self) -> Longs:
-        """[slot, column]: the greedy row."""
-
-    @property
-    def forbidden(self) -> Bytes:
-        """[row, column]: 1 if declared to fail."""
-
-
-C = TypeVar("C", bound=CountingTables)
-
-
-class CountingAlgorithm(TabularAlgorithm[C]):
-    """Counted transitions, and the plan to follow; the constant `order` has the slots in the order of planning."""
-
-    def __init__(
-        self, task: Task, kind: type[C], sizes: Mapping[str, int] = MappingProxyType({}), **constants: Any
-    ) -> None:
-        super().__init__(task, kind, {"cell": cells_of(task.model), **sizes}, order=np.empty(0, np.int64), **constants)
-        self.shares_steps = task.space.shared
+        counts: TransitionCounts = self.tables.counts  # type: ignore[attr-defined]
+        return counts
 
     def planning_order(self) -> Longs:
         """Slots in the order of planning, last step first; any order if steps share slots."""
@@ -156,33 +147,33 @@ class CountingAlgorithm(TabularAlgorithm[C]):
     def forbid(self, declared: Forbidden) -> None:
         """Plan without what is declared to fail."""
         self.take_allowed(declared)
-        self.tables.forbidden[declared.first :] = declared.entries
-        known = self.tables.counts.max_violation[declared.first :]
+        self.tables.forbidden[declared.first :] = declared.entries  # type: ignore[attr-defined]
+        known = self.counts.max_violation[declared.first :]
         known[:] = np.maximum(known, np.where(declared.entries.all(axis=1), declared.max_violation, 0.0))
 
     # Results -------------------------------------------------------------------------------------------------
 
     def visits(self) -> Longs | None:
         """[row]: how often it was taken."""
-        return self.tables.counts.visits
+        return self.counts.visits
 
     def outcomes(self) -> Outcomes | None:
         """Counted outcomes of each row."""
-        return counted_outcomes(self.tables.counts)
+        return counted_outcomes(self.counts)
 
     def values(self) -> Floats:
         """[entry]: mean reward of each pair; NaN if untried."""
-        counts = self.tables.counts
+        counts = self.counts
         mean = np.where(counts.visits > 0, counts.reward / np.maximum(counts.visits, 1), np.nan)
         return self.space.entries_of(np.repeat(mean[:, None], self.columns, axis=1))
 
     def memory(self) -> Memory:
         """What was observed to violate or is declared to fail."""
-        max_violation, forbidden = self.tables.counts.max_violation, self.tables.forbidden == 1
-        unseen = np.where(forbidden, DECLARED, NO_WITNESS)
+        max_violation, forbidden = self.counts.max_violation, self.tables.forbidden  # type: ignore[attr-defined]
+        unseen = np.where(forbidden == 1, DECLARED, NO_WITNESS)
         return Memory(np.where(max_violation[:, None] > 0.0, VIOLATES, unseen).astype(np.int32), max_violation)
 
     def check(self, done: int) -> None:
         """Raise if loaded tables are out of range."""
         super().check(done)
-        check_counts(self.tables.counts, self.space, done)
+        check_counts(self.counts, self.space, done)

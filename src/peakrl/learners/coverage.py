@@ -196,6 +196,15 @@ def met_untried(algorithm: Algorithm, tried: NDArray[np.bool_]) -> int:
 
 def collect(head: Ints, link: Ints, following: Ints, count: Longs, distributions: Ints, begun: Longs) -> Outcomes:
     """Return the outcomes of linked lists of cells, merged by next slot; `distributions` is [row]."""
+    slots = max(len(begun), 1)
+    keys, place = np.unique(owners(head, link) * slots + following, return_inverse=True)
+    sums = np.bincount(place, weights=count, minlength=len(keys)).astype(np.int64)
+    start = np.searchsorted(keys // slots, np.arange(len(head) + 1))
+    return Outcomes(distributions.astype(np.int32), start, keys % slots, sums, np.array(begun))
+
+
+def owners(head: Ints, link: Ints) -> Longs:
+    """[cell]: the list that it belongs to; lists begin with `head`, and `link` [cell] leads on."""
     owner = np.full(len(link), -1, np.int64)
     at = head.astype(np.int64)
     here = np.flatnonzero(at >= 0)
@@ -203,11 +212,7 @@ def collect(head: Ints, link: Ints, following: Ints, count: Longs, distributions
         owner[at[here]] = here
         at[here] = link[at[here]]
         here = here[at[here] >= 0]
-    slots = max(len(begun), 1)
-    keys, place = np.unique(owner * slots + following, return_inverse=True)
-    sums = np.bincount(place, weights=count, minlength=len(keys)).astype(np.int64)
-    start = np.searchsorted(keys // slots, np.arange(len(head) + 1))
-    return Outcomes(distributions.astype(np.int32), start, keys % slots, sums, np.array(begun))
+    return owner
 
 
 @loop

@@ -17,16 +17,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.errors import SettingsError
 from peakrl.learners.assumptions import Forbidden
-from peakrl.learners.base import Task
+from peakrl.learners.base import T, Task
 from peakrl.learners.cmdp_limits import Budget
-from peakrl.learners.counts import NO_CELL, CountingAlgorithm, CountingTables, TransitionCounts
+from peakrl.learners.counts import CountingAlgorithm, TransitionCounts
+from peakrl.learners.coverage import owners
 from peakrl.learners.space import Space
 from peakrl.planning.lagrangian import Boxes
 from peakrl.planning.occupancy import Flow, flow
@@ -52,18 +53,12 @@ class Cells:
 
     @classmethod
     def of(cls, counts: TransitionCounts, rows: int) -> Cells:
-        """Collect the linked lists."""
-        found: list[int] = []
-        sizes = np.zeros(rows, np.int64)
-        first, before = counts.first[:rows].tolist(), counts.before
-        for row, cell in enumerate(first):
-            while cell != NO_CELL:
-                found.append(cell)
-                sizes[row] += 1
-                cell = int(before[cell])
-        cells = np.array(found, np.int64)
-        total = np.repeat(counts.visits[:rows], sizes)
-        return cls(starts_of(sizes), counts.following[cells].astype(np.int64), counts.count[cells] / total)
+        """Collect the linked lists, the newest cell of a row first."""
+        owner = owners(counts.first[:rows], counts.before[: int(counts.cells[0])])
+        order = np.lexsort((-np.arange(len(owner)), owner))
+        start = np.searchsorted(owner[order], np.arange(rows + 1))
+        shares = counts.count[order] / counts.visits[owner[order]]
+        return cls(start, counts.following[order].astype(np.int64), shares)
 
 
 @dataclass(frozen=True)
@@ -168,21 +163,10 @@ def counted_chain(space: Space, cells: Cells, visits: Longs, started: Longs, *, 
     return CountedChain(layout, step[order], first_slot, begun, own, place[:slots], anywhere)
 
 
-class LimitedTables(CountingTables, Protocol):
-    """What the tables of a learner that keeps limits on expected violations contain."""
+class LimitedPlanner(CountingAlgorithm[T]):
+    """Counted transitions and costs (`charge` [row, quantity], their sums); limits on expected violations."""
 
-    @property
-    def charge(self) -> Floats:
-        """[row, quantity]: sum of costs."""
-
-
-L = TypeVar("L", bound=LimitedTables)
-
-
-class LimitedPlanner(CountingAlgorithm[L]):
-    """Counted transitions and costs; limits on expected violations."""
-
-    def __init__(self, task: Task, kind: type[L], budget: Budget, sizes: Mapping[str, int], **constants: Any) -> None:
+    def __init__(self, task: Task, kind: type[T], budget: Budget, sizes: Mapping[str, int], **constants: Any) -> None:
         super().__init__(task, kind, {"cost": len(budget.limits), "quantity": budget.quantities, **sizes}, **constants)
         self.budget = budget
 
@@ -196,7 +180,7 @@ class LimitedPlanner(CountingAlgorithm[L]):
 
     def chain(self, *, anywhere: bool) -> tuple[Cells, CountedChain]:
         """Return the counted transitions, and the empirical model."""
-        counts = self.tables.counts
+        counts = self.counts
         cells = Cells.of(counts, self.space.rows)
         return cells, counted_chain(self.space, cells, counts.visits, counts.begun, anywhere=anywhere)
 
@@ -206,7 +190,7 @@ class LimitedPlanner(CountingAlgorithm[L]):
         On models this is checked before the first episode. Untried pairs count as free, so that only observed costs
         make a limit infeasible.
         """
-        counts, charge = self.tables.counts, self.tables.charge
+        counts, charge = self.counts, self.tables.charge  # type: ignore[attr-defined]
         if self.task.model is not None or not counts.visits.any():
             return None
         _, chain = self.chain(anywhere=False)

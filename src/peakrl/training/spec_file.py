@@ -101,12 +101,6 @@ def wording(where: str) -> Iterator[None]:
         raise ProblemError(f"{where}: {error}") from None
 
 
-def declared_assumptions(values: Mapping[str, Any], where: str) -> Assumptions:
-    """Return the declarations of a file."""
-    with wording(where):
-        return Assumptions(**values)
-
-
 @dataclass(frozen=True)
 class ProblemFile:
     """A validated problem file."""
@@ -156,6 +150,6 @@ def read_problem_file(path: str | Path, *, trust: Trust = False) -> ProblemFile:
             spec = described_target(sections.problem)
         permit(path, [*spec.code("problem"), ("settings.learner", sections.settings.get("learner"))], trust)
         settings = learner_settings(sections.settings, "settings", path.parent)
-        return ProblemFile(
-            path, spec, settings, declared_assumptions(sections.assumptions, "assumptions"), sections.run
-        )
+        with wording("assumptions"):
+            assumptions = Assumptions(**sections.assumptions)
+        return ProblemFile(path, spec, settings, assumptions, sections.run)

@@ -123,8 +123,7 @@ class Trainer:
                 self._note_first(algorithm)
         self.greedy = algorithm.greedy()
         if not algorithm.observes:
-            begin, most = KERNEL_STEPS[1 if algorithm.quick else 0], KERNEL_STEPS[1]
-            self.pieces = max(1, begin // model.horizon), max(1, most // model.horizon)
+            self.pieces = piece_sizes(KERNEL_STEPS, model.horizon)
         else:
             self._use_lanes(ModelLane(model, self.generator), None)
 
@@ -155,7 +154,7 @@ class Trainer:
 
     def _use_lanes(self, lanes: Lanes, limits: Limits | None) -> None:
         self.lanes, self.rules, self.limits = lanes, lanes.rules, limits
-        self.pieces = max(1, LANE_STEPS[0] // self.rules.horizon), max(1, LANE_STEPS[1] // self.rules.horizon)
+        self.pieces = piece_sizes(LANE_STEPS, self.rules.horizon)
         #: Episodes that were started, and is the last one among them?
         self.started, self._final = 0, False
         self._running: list[Lane | None] = [None] * lanes.count
@@ -388,8 +387,8 @@ class Trainer:
                     table, begin, by_step, by_slot = algorithm.choices()
                     chosen, growths = memoryview(table), self._growths  # type: ignore[arg-type]  # an array is a buffer
                 row = chosen[begin + lane.step * by_step + slot * by_slot]
-            if self._watchful:
-                self._check_choice(lane.step, slot, row)
+            if self.limits is not None:
+                self.limits.check_choice(lane.step, slot, row)
             if seen is None:
                 seen = yield space.action_number(row)
             following, over = -1, seen.terminated or seen.truncated
@@ -410,11 +409,6 @@ class Trainer:
                 break
             seen = yield None  # others take their steps before the next choice
         return slots, rows, rewards, constraints
-
-    def _check_choice(self, step: int, slot: int, row: int) -> None:
-        """Raise if the declarations do not allow an action that is about to be taken."""
-        if self.limits is not None:
-            self.limits.check_choice(step, self.space.state_of_slot(slot), self.space.action_of_row(row))
 
     def _first_choice(self, first: Observed) -> int:
         """Return the position of the first allowed action, which is taken before there are tables."""
@@ -474,8 +468,7 @@ class Trainer:
         violation = sum(max(-value, 0.0) for value in seen.constraints)
         if self.limits is not None:
             after = None if seen.over or seen.following is None else seen.following.state
-            state, action = self.space.state_of_slot(slot), self.space.action_of_row(row)
-            self.limits.check_step(step, state, action, after, violation)
+            self.limits.check_step(step, slot, row, after, violation)
         self.observations.check(step, row, seen, following, violation)
 
     def _complete(self, walked: Walked) -> None:
@@ -627,6 +620,11 @@ def drive(
                 watch(view)  # before saving, so that a checkpoint is never ahead of what was watched
             interrupts.look(trainer, last=done == episodes or trainer.stop_reason is not None)
     return trainer.result()
+
+
+def piece_sizes(steps: tuple[int, int], horizon: int) -> tuple[int, int]:
+    """Return the episodes of a piece, at first and at most."""
+    return max(1, steps[0] // horizon), max(1, steps[1] // horizon)
 
 
 def pieces(trainer: Trainer, episodes: int, every: int | None = None) -> Iterator[int]:
