@@ -29,9 +29,9 @@ from peakrl import (
 from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.policy import load_policy
 from peakrl.problems.scheduling.orders import Bar
-from peakrl.records import kind_of, read_record, write_record
+from peakrl.records import Record, kind_of, read_record, write_record
 from peakrl.report.style import draw_counts, draw_gantt
-from peakrl.sweeps.store import Store
+from peakrl.sweeps.store import NAMES, Store
 from peakrl.sweeps.summary import read_records
 from peakrl.theory import audit_slack, solve_relaxed
 from peakrl.training import load_run
@@ -317,13 +317,13 @@ def test_a_forged_result_of_a_sweep_is_an_error_of_ours(what, change, swept, tmp
         path.write_bytes(before)
 
 
-@pytest.mark.parametrize("content", ["[]", '{"problems": {"a": 1}, "settings": {}}'])
-def test_forged_names_of_a_sweep_are_an_error_of_ours(content, swept):
-    (path,) = swept.glob("names/*.json")
+@pytest.mark.parametrize("names", [{}, {"name": "x", "problems": {"a": 1}, "settings": {}}])
+def test_forged_names_of_a_sweep_are_an_error_of_ours(names, swept):
+    (path,) = swept.glob("names/*")
     before = path.read_bytes()
     try:
-        path.write_text(content)
-        with pytest.raises(PeakError, match="cannot be read"):
+        NAMES.write(path, Record(names, {}))
+        with pytest.raises(PeakError, match="is damaged"):
             read_records(swept)
     finally:
         path.write_bytes(before)

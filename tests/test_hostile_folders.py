@@ -49,11 +49,11 @@ def put(path, what, tmp_path):
 @pytest.mark.parametrize("what", ["pipe", "folder", DEEP])
 def test_descriptions_of_a_folder_that_are_none_are_refused_at_once(what, store, tmp_path):
     (store.folder / "names").mkdir()
-    put(store.folder / "names" / "x.json", what, tmp_path)
-    with pytest.raises(StorageError, match=r"x\.json"):
+    put(store.folder / "names" / "x", what, tmp_path)
+    with pytest.raises(StorageError, match="names/x"):
         store.kept_names()
     put(store.folder / MARKER, what, tmp_path)
-    for ask in (store.marker, lambda: Store.open(store.folder), lambda: read_records(store.folder)):
+    for ask in (lambda: store.token, lambda: Store.open(store.folder), lambda: read_records(store.folder)):
         with pytest.raises(StorageError, match="peakrl-results"):
             ask()
 
@@ -73,7 +73,7 @@ def test_folders_of_a_folder_that_are_links_are_neither_written_to_nor_emptied(s
     for place in (store.folder / "names", store.path(TASK.key).parent):
         place.symlink_to(tmp_path / "home")
     deeds = [
-        lambda: store.keep_names({"problems": {}, "settings": {}}),
+        lambda: store.keep_names({"name": "x", "problems": {}, "settings": {}}),
         lambda: store.write(Result(TASK, {"value": 1.0}, {}, 0.1)),
         lambda: store.put(TASK.key, b"result"),
     ]

@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 
 from peakrl.errors import SettingsError, StorageError, SweepError
+from peakrl.records import Record
 from peakrl.sweeps import Result, Task, local_workers, run_tasks
 from peakrl.sweeps.executor import BUSY, DONE, Call, complete, optional
 from peakrl.sweeps.executor import perform_here as perform
-from peakrl.sweeps.store import Store
+from peakrl.sweeps.store import FOLDER, MARKER, Store
 
 HERE, TESTS = str(Path(__file__).parent), str(Path(__file__).parents[1])
 
@@ -206,7 +207,7 @@ def test_a_claim_ends_with_its_process(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "out")
     holder = driver(f"""
 import time
-from peakrl.sweeps.store import Store
+from peakrl.sweeps.store import FOLDER, MARKER, Store
 with Store({str(store.folder)!r}).claim({task.key!r}) as held:
     open({str(tmp_path / "ready")!r}, "w").close()
     time.sleep(60)
@@ -278,9 +279,8 @@ def test_progress_counts_the_runs_that_were_found(
 
 def test_nothing_runs_in_a_folder_of_another_schema(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "out")
-    marker = store.folder / "peakrl-results.json"
-    marker.write_text(marker.read_text().replace('"schema": 1', '"schema": 0'))
-    with pytest.raises(StorageError, match="schema is 0"):
+    FOLDER._replace(schema=0).write(store.folder / MARKER, Record({"token": store.token}, {}))
+    with pytest.raises(StorageError, match="schema 0"):
         run_tasks(squares(1, log=str(tmp_path / "log")), store.folder, workers=1)
     assert not (tmp_path / "log").exists()
 

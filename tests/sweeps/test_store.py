@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +10,9 @@ import numpy as np
 import pytest
 
 from peakrl.errors import StorageError, SweepError
+from peakrl.records import Record
 from peakrl.sweeps import store as store_module
-from peakrl.sweeps.store import MARKER, Result, Store, Task, visible
+from peakrl.sweeps.store import FOLDER, MARKER, Result, Store, Task, visible
 
 
 def make_result(**changes: object) -> Result:
@@ -97,12 +97,10 @@ def test_scalars_and_arrays_are_told_apart() -> None:
 
 def test_a_folder_of_another_schema_is_refused_by_name(tmp_path: Path) -> None:
     Store.create(tmp_path)
-    marker = json.loads((tmp_path / MARKER).read_text())
-    (tmp_path / MARKER).write_text(json.dumps({**marker, "schema": 99}))
-    with pytest.raises(StorageError, match="schema is 99; this peakrl writes schema"):
-        Store.create(tmp_path)
-    with pytest.raises(StorageError, match="schema is 99"):
-        Store.open(tmp_path)
+    FOLDER._replace(schema=99).write(tmp_path / MARKER, Record({"token": "x"}, {}))
+    for make in (Store.create, Store.open):
+        with pytest.raises(StorageError, match=r"schema 99.*this peakrl reads schema 1: use another folder"):
+            make(tmp_path)
 
 
 def test_a_folder_without_results_is_not_opened(tmp_path: Path) -> None:

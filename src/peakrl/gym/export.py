@@ -208,22 +208,19 @@ class HarvestingEnvironment(ProblemEnvironment):
 
     def text(self) -> str:
         """Return the battery as a bar."""
-        (level, arrival), size = self._pair(self.state), self.problem.battery
+        state: Any = self.state
+        (level, arrival), size = state, self.problem.battery
         width = min(max(size, 1), 40)
         bar = ("#" * round(width * level / max(size, 1))).ljust(width, ".")
         return f"battery [{bar}] {level}/{size}  arrival {arrival}  peak {self.problem.peak_power:g}"
 
     def picture(self) -> Pixels:
         """Return the battery over time."""
-        pairs = [self._pair(entry[0]) for entry in self.trace] + [self._pair(self.state)]
-        powers = [int(entry[1]) for entry in self.trace]  # type: ignore[call-overload]  # powers are whole numbers
-        energy = {BLUE: [pair[0] for pair in pairs], ORANGE: [pair[1] for pair in pairs]}
+        states: list[Any] = [*(entry[0] for entry in self.trace), self.state]
+        powers: list[Any] = [entry[1] for entry in self.trace]
+        energy = {BLUE: [battery for battery, _ in states], ORANGE: [arrival for _, arrival in states]}
         peak = self.problem.peak_power
         return step_chart(energy, powers, [power > peak for power in powers], peak, self.problem.horizon)
-
-    @staticmethod
-    def _pair(state: Any) -> tuple[int, int]:
-        return int(state[0]), int(state[1])
 
 
 class SchedulingEnvironment(ProblemEnvironment):

@@ -5,9 +5,9 @@
 
 Equal keys mean the same task, equal digests the same result; the run time is part of neither.
 
-    FOLDER/peakrl-results.json   result schema, and a token that identifies the folder
+    FOLDER/peakrl-results        a token that identifies the folder
     FOLDER/runs/ab/ab12...run    one file per result, written atomically
-    FOLDER/names/...json         names of the problems and settings of sweeps
+    FOLDER/names/...             names of the problems and settings of sweeps
     FOLDER/claims                one byte of this file is locked for each running task
 
 A claim is a lock of the operating system and ends with the process that holds it. It prevents two sweeps that share the
@@ -34,12 +34,14 @@ from numpy.typing import NDArray
 from peakrl.errors import PeakError, ProblemError, StorageError, SweepError
 from peakrl.records import FileKind, Record
 from peakrl.specs.spec import as_plain
-from peakrl.storage import from_json, read_file, write_file
+from peakrl.storage import write_file
 
 #: Increase this when the meaning of stored results changes.
 RESULT_SCHEMA = 1
 RESULT = FileKind("run result", RESULT_SCHEMA)
-MARKER = "peakrl-results.json"
+MARKER = "peakrl-results"
+FOLDER = FileKind("folder of results", RESULT_SCHEMA, "use another folder")
+NAMES = FileKind("names of a sweep")
 
 Scalar = bool | int | float | str | None
 
@@ -189,8 +191,7 @@ class Store:
             raise StorageError(f"cannot create the folder {folder}: {why}") from error
         with store._locked(1 << 62, wait=True):  # two sweeps may start at once
             if not (store.folder / MARKER).exists():
-                marker = {"kind": "peakrl results", "schema": RESULT_SCHEMA, "token": uuid.uuid4().hex}
-                write_file(store._prepared(store.folder / MARKER), json.dumps(marker, indent=1).encode() + b"\n")
+                FOLDER.write(store._prepared(store.folder / MARKER), Record({"token": uuid.uuid4().hex}, {}))
         return cls.open(folder)
 
     @classmethod
@@ -199,26 +200,14 @@ class Store:
         store = cls(folder)
         if not os.path.exists(store.folder / MARKER):  # unlike Path.exists, False for invalid names
             raise StorageError(f"{folder} is not a folder of results: it has no {MARKER}; `peakrl sweep` creates one")
-        schema = store.marker().get("schema")
-        if schema != RESULT_SCHEMA:
-            raise StorageError(
-                f"{store.folder / MARKER}: schema is {schema!r}; this peakrl writes schema {RESULT_SCHEMA}: "
-                "use another folder"
-            )
+        _ = store.token  # raises for another schema
         return store
-
-    def marker(self) -> dict[str, Any]:
-        """The description of the folder."""
-        path = self.folder / MARKER
-        marker = read_json(path)
-        if not isinstance(marker, dict) or marker.get("kind") != "peakrl results":
-            raise StorageError(f"{path} is not the description of a folder of results")
-        return marker
 
     @property
     def token(self) -> str:
         """Identifies the folder, also from other machines."""
-        return str(self.marker().get("token", ""))
+        with FOLDER.reading(self.folder / MARKER) as record:
+            return str(record.plain["token"])
 
     def path(self, key: str) -> Path:
         """The file of the result of `key`."""
@@ -265,22 +254,20 @@ class Store:
 
     def keep_names(self, names: dict[str, Any]) -> None:
         """Store the names of the problems and settings of a sweep."""
-        data = json.dumps(names, indent=1, sort_keys=True, allow_nan=False).encode() + b"\n"
-        path = self.folder / "names" / f"{digest_of(data)[:20]}.json"
+        path = self.folder / "names" / digest_of(canonical(names, "names").encode())[:20]
         if not path.exists():
-            write_file(self._prepared(path), data)
+            NAMES.write(self._prepared(path), Record(names, {}))
 
     def kept_names(self) -> list[dict[str, Any]]:
         """The stored names of problems and settings, the latest first."""
         found = []
-        paths = (self.folder / "names").glob("*.json")
+        paths = (self.folder / "names").glob("*")
         for path in sorted(paths, key=lambda path: (-written(path), path.name)):
-            names = read_json(path)
-            for part in ("problems", "settings"):
-                called = names.get(part) if isinstance(names, dict) else None
-                if not isinstance(called, dict) or not all(isinstance(config, dict) for config in called.values()):
-                    raise StorageError(f"{path} cannot be read: it contains no names of {part}")
-            found.append(names)
+            with NAMES.reading(path) as record:
+                names = {"name": record.plain["name"]}
+                for part in ("problems", "settings"):
+                    names[part] = {name: dict(config) for name, config in record.plain[part].items()}
+                found.append(names)
         return found
 
     # Running tasks ---------------------------------------------------------------------------------------------------
@@ -331,14 +318,6 @@ class Store:
         except OSError as error:
             raise StorageError(f"cannot write {path}: {error.strerror}") from error
         return path
-
-
-def read_json(path: Path) -> Any:
-    """Return the content of a JSON file, or raise StorageError."""
-    try:
-        return from_json(read_file(path))
-    except (ValueError, RecursionError) as error:
-        raise StorageError(f"{path} cannot be read: {error}") from error
 
 
 def written(path: Path) -> int:
