@@ -28,7 +28,7 @@ def test_it_tells_how_much_is_safe_at_each_step_as_the_library_has_it(command):
 def test_a_problem_that_no_policy_keeps_gives_the_reason_and_exit_code_1(command):
     code, out, _ = command("shield", "scheduling-3")
     assert code == 1
-    assert "Infeasible: step 0, state" in out
+    assert f"Infeasible: {peakrl.solve(peakrl.problems.scheduling_example(3)).reason}" in out
     assert "every action violates immediately" in out
 
 

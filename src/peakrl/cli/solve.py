@@ -222,11 +222,7 @@ def shield(file: Path, *, out: Path | None = None, plot: Path | None = None, tru
 
         with house_style():
             save(draw_counts(safe.counts, f"Safe set of {safe.model.name}"), plot)
-    name, reason = safe.model.name, None
-    if not safe.feasible:  # of the first action of an unsafe initial state
-        slot = next(slot for slot in safe.model.first_slot.tolist() if not safe.nodes[slot])
-        action = safe.model.action_of_row(safe.model.rows_of_slot(slot)[0])
-        reason = str(safe.reason(0, safe.model.state_of_slot(slot), action))
+    name, reason = safe.model.name, safe.infeasible_reason
 
     def show() -> None:
         print_table(f"{name}: safe states and actions by step", COLUMNS, safe.counts)
