@@ -177,9 +177,13 @@ def running(what: str) -> Iterator[None]:
     except PeakError:
         raise
     except Exception as error:  # the user's code may raise anything
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        place = f" ({Path(frame.filename).name}, line {frame.lineno})"
-        raise ProblemError(f"{what} raised {type(error).__name__}: {error}{place}") from error
+        raise ProblemError(f"{what} raised {described(error)}") from error
+
+
+def described(error: BaseException) -> str:
+    """Return an error as one line, with its file and line."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(frame.filename).name}, line {frame.lineno})"
 
 
 def source_digest(named: Any, folder: Path, what: str) -> str | None:

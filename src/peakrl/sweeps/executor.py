@@ -25,7 +25,6 @@ import sys
 import tempfile
 import threading
 import time
-import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -40,6 +39,7 @@ from peakrl.checks import check_choice, check_count, check_number
 from peakrl.cores import usable_cores
 from peakrl.errors import PeakError, SettingsError, SweepError
 from peakrl.progress import Progress, say
+from peakrl.specs.user_code import described
 from peakrl.sweeps.store import Result, Store, Task, visible
 
 #: Seconds between two checks of tasks that another sweep is running.
@@ -292,7 +292,8 @@ def perform_now(call: Call, watchdog: IO[bytes] | None = None) -> Outcome:
                 _make(call, store, watchdog)
         return Outcome(DONE)
     except (Exception, SystemExit) as error:
-        return Outcome(FAILED, describe(error), transient=isinstance(error, OSError | MemoryError))
+        message = str(error) if isinstance(error, PeakError) else described(error)
+        return Outcome(FAILED, message, transient=isinstance(error, OSError | MemoryError))
 
 
 def _make(call: Call, store: Store, watchdog: IO[bytes] | None) -> None:
@@ -328,15 +329,6 @@ def load_function(name: str, search: str | None = None) -> Callable[..., Any]:
     if not callable(found):
         raise SweepError(f"{name} is {found!r}; it must be a function")
     return found  # type: ignore[no-any-return]
-
-
-def describe(error: BaseException) -> str:
-    """Return an error as one line, with its location unless it is a PeakError."""
-    if isinstance(error, PeakError):
-        return str(error)
-    text = f"{type(error).__name__}: {error}".rstrip(": ")
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"{text} ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else text
 
 
 def serve() -> None:
