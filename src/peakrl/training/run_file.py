@@ -40,8 +40,7 @@ from peakrl.learners.tables import alike, overwrite
 from peakrl.policy.mixture import AveragedPolicy
 from peakrl.policy.tables import Policy, first_rows
 from peakrl.progress import Interrupts
-from peakrl.records import Arrays, Field, FileKind, Record, content_of, fields_of, kind_of
-from peakrl.space import MOST_INDICES
+from peakrl.records import Arrays, Field, FileKind, Record, check_range, content_of, fields_of, kind_of
 from peakrl.storage import ready, remove_leftovers
 from peakrl.tabular import TabularModel, store_model
 from peakrl.training.history import POINT_COLUMNS, Recorder
@@ -233,11 +232,6 @@ def restore(trainer: Trainer, record: Record, labels: Sequence[Hashable] | None)
         restore_history(trainer, trainer.recorder, record)
 
 
-def within(index: NDArray[Any], size: int) -> bool:
-    """Do all numbers lie in 0 .. size - 1?"""
-    return index.size == 0 or bool(index.min() >= 0 and index.max() < size)
-
-
 def stored_count(count: Any, bounds: tuple[float, ...] | None) -> int:
     """Return the number of constraints that a file holds, which must be the number of declared bounds."""
     found = whole(count)
@@ -262,11 +256,10 @@ def stored_changes(trainer: Trainer, table: NDArray[Any]) -> Changes:
     episode, node, row = table
     space = trainer.space
     if isinstance(space, GrowingSpace):
-        slot = node % space.node_stride if space.shared else node
-        if not (within(node, MOST_INDICES) and within(slot, space.slots) and within(row, space.rows)):
-            raise ValueError("a change list names a state that was not visited")
-        if space.shared and node.size and int(node.max()) // space.node_stride >= space.horizon:
-            raise ValueError("a change list names a step beyond the horizon")
+        step, slot = np.divmod(node, space.node_stride) if space.shared else (node[:0], node)
+        sizes = {"step": space.horizon, "slot": space.slots, "row": space.rows}
+        for axis, part in zip(sizes, (step, slot, row), strict=True):
+            check_range(part, f"changes ({axis})", Field(np.int32, "change", below=axis), sizes)
     changes = space.ordered((episode, node, row))
     policy = AveragedPolicy(trainer.model, trainer.done, space.first_rows(), *changes)
     if isinstance(space, GrowingSpace):
@@ -312,27 +305,22 @@ class Saver(Interrupts):
     def look(self, trainer: Trainer, *, last: bool) -> None:
         """Save if it is time to."""
         due = time.monotonic() >= self._next if self.every is None else trainer.done % self.every == 0
-        if last:
-            self._save_last(trainer)
-        elif due or self._asked is not None:
-            self._save(trainer)
+        if last or due or self._asked is not None:
+            self._save(trainer, last=last)
         super().look(trainer, last=last)
 
-    def _save(self, trainer: Trainer) -> None:
+    def _save(self, trainer: Trainer, *, last: bool) -> None:
         begun = time.monotonic()
         try:
             self._write(self.path, trainer)
         except StorageError as error:
-            # A disk that is full for a while must not end a run of many hours.
-            warnings.warn(f"{error}; learning continues without that checkpoint", RuntimeWarning, stacklevel=2)
-        now = time.monotonic()
-        self._next = now + max(SECONDS, (now - begun) / SHARE)
-
-    def _save_last(self, trainer: Trainer) -> None:
-        try:
-            self._write(self.path, trainer)
-        except StorageError as error:
+            if not last:  # a disk that is full for a while must not end a run of many hours
+                warnings.warn(f"{error}; learning continues without that checkpoint", RuntimeWarning, stacklevel=2)
+                return
             before = "; the previous checkpoint is still there" if self.path.exists() else ""
             failed = StorageError(f"{error}: the run is over, but it is not saved{before}")
             failed.run = trainer.result()
             raise failed from error
+        finally:
+            now = time.monotonic()
+            self._next = now + max(SECONDS, (now - begun) / SHARE)
