@@ -65,7 +65,8 @@ def curves(id: str, title: str, y: str, episode: Any, columns: Sequence[Any], *m
     keep = thinned(len(episode))
     x = episode[keep].tolist()
     series = [Series(name, x, values[keep].tolist(), *style) for name, values, *style in columns]
-    return Chart(id, title, "episode", y, drawable([*series, *more]), **options)
+    drawn = [one for one in (*series, *more) if any(y is not None and isfinite(y) for y in one.y)]
+    return Chart(id, title, "episode", y, drawn, **options)
 
 
 def level(name: str, x: Any, value: float, colour: str = "ink") -> Series:
@@ -135,21 +136,10 @@ def multiplier_chart(run: LearningRun) -> list[Chart]:
     curve = run.multiplier_curve
     if curve is None or not len(curve):
         return []
-    columns = [
-        (
-            f"multiplier {number}" if curve.shape[1] > 2 else "multiplier",
-            curve[:, number],
-            COLOURS[number % len(COLOURS)],
-        )
-        for number in range(1, curve.shape[1])
-    ]
+    names = [f"multiplier {number}" for number in range(1, curve.shape[1])] if curve.shape[1] > 2 else ["multiplier"]
+    columns = [(name, curve[:, at], COLOURS[at % len(COLOURS)]) for at, name in enumerate(names, 1)]
     y = "reward per unit of violation"
     return [curves("multipliers", "Lagrange multipliers", y, curve[:, 0], columns)]
-
-
-def drawable(series: Sequence[Series]) -> list[Series]:
-    """Return the series that contain a finite number."""
-    return [one for one in series if any(y is not None and isfinite(y) for y in one.y)]
 
 
 def thinned(count: int) -> Any:
