@@ -38,7 +38,6 @@ from pydantic import Field, field_validator
 
 from peakrl.errors import PolicyError, SettingsError
 from peakrl.gym.adapter import Rules
-from peakrl.jit import inlined, loop
 from peakrl.learners.assumptions import Assumptions, Forbidden
 from peakrl.learners.base import Task, compiled
 from peakrl.learners.cmdp_limits import BudgetSettings
@@ -469,7 +468,6 @@ def safe_weights(model: TabularModel, given: tuple[float, ...]) -> Floats:
         raise SettingsError(f"safe_policy: {error}") from None
 
 
-@loop
 def draw_rows(tables: Tables, layout: Layout, generator: Words, episode: int, log: Log) -> None:
     """Draw the rows of an episode."""
     mixture = tables.mixture
@@ -484,7 +482,6 @@ def draw_rows(tables: Tables, layout: Layout, generator: Words, episode: int, lo
             note(log, column * layout.node_stride + slot, row)
 
 
-@loop
 def count_episode(tables: Tables, layout: Layout, path: Path, length: int, episode: int, log: Log) -> None:
     """Count the transitions of an episode, and their costs; a plan is due if some visits reach a power of two."""
     counts = tables.counts
@@ -499,7 +496,6 @@ def count_episode(tables: Tables, layout: Layout, path: Path, length: int, episo
             tables.doubled[0] = tables.due[0] = 1
 
 
-@inlined
 def plan_due(tables: Tables, layout: Layout) -> bool:
     """Must Python plan before the next episode?"""
     return tables.doubled[0] == 1

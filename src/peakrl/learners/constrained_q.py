@@ -408,7 +408,6 @@ def learn_episodes(
         note_episode(experience, counters, done, k, earned, violated)
 
 
-@inlined
 def learn_path(tables: Tables, layout: Layout, path: Path, length: int, episode: int, log: Log) -> None:
     """Learn from an episode of an environment.
 

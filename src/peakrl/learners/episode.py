@@ -1,6 +1,6 @@
 """Episodes in kernels: the change log, and one loop that plays episodes of a model for every learner.
 
-`run_episodes` calls the hooks of the learner, which are selected by the type of its tables and compiled into the loop:
+`run_episodes` calls the hooks of the learner, plain functions that are selected by the type of its tables and compiled:
 
     register(Tables, begin=plan_if_due, learn=learn_path)
 
@@ -24,7 +24,7 @@ import numpy as np
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from peakrl.jit import inlined, loop
+from peakrl.jit import LOOP, inlined, loop
 from peakrl.sampling import Words, draw_first, draw_outcome
 from peakrl.types import Floats, Ints, Layout, Longs, Sampler
 
@@ -163,18 +163,15 @@ class Hooks(NamedTuple):
     pause: Callable[..., Any]
 
 
-@inlined
 def do_nothing(tables: Any, layout: Layout, generator: Words, episode: int, log: Log) -> None:
     """Begin an episode."""
 
 
-@inlined
 def choose_greedy(tables: Any, layout: Layout, step: int, slot: int) -> int:
     """Return the greedy row; a table of one column holds for every step."""
     return np.int64(tables.greedy[slot, min(step, tables.greedy.shape[1] - 1)])
 
 
-@inlined
 def never(tables: Any, layout: Layout) -> bool:
     """Go on."""
     return False
@@ -216,28 +213,25 @@ def pause_hook(tables: Any, layout: Layout) -> Any:
     return HOOKS[type(tables)].pause(tables, layout)
 
 
-@overload(begin_hook, inline="always", strict=False)
+# A hook is compiled as a function of its own: `inline="always"` would compile it twice, also into the loop.
+@overload(begin_hook, jit_options=LOOP, strict=False)
 def _begin(tables: Any, layout: Any, generator: Any, episode: Any, log: Any) -> Any:
-    hook = HOOKS[tables.instance_class].begin
-    return lambda tables, layout, generator, episode, log: hook(tables, layout, generator, episode, log)
+    return HOOKS[tables.instance_class].begin
 
 
-@overload(choose_hook, inline="always", strict=False)
+@overload(choose_hook, jit_options=LOOP, strict=False)
 def _choose(tables: Any, layout: Any, step: Any, slot: Any) -> Any:
-    hook = HOOKS[tables.instance_class].choose
-    return lambda tables, layout, step, slot: hook(tables, layout, step, slot)
+    return HOOKS[tables.instance_class].choose
 
 
-@overload(learn_hook, inline="always", strict=False)
+@overload(learn_hook, jit_options=LOOP, strict=False)
 def _learn(tables: Any, layout: Any, path: Any, length: Any, episode: Any, log: Any) -> Any:
-    hook = HOOKS[tables.instance_class].learn
-    return lambda tables, layout, path, length, episode, log: hook(tables, layout, path, length, episode, log)
+    return HOOKS[tables.instance_class].learn
 
 
-@overload(pause_hook, inline="always", strict=False)
+@overload(pause_hook, jit_options=LOOP, strict=False)
 def _pause(tables: Any, layout: Any) -> Any:
-    hook = HOOKS[tables.instance_class].pause
-    return lambda tables, layout: hook(tables, layout)
+    return HOOKS[tables.instance_class].pause
 
 
 @loop

@@ -533,7 +533,6 @@ def replan(tables: Tables, layout: Layout, log: Log) -> None:
     tables.next_plan[0] = tables.episodes[0] + max(1, int(tables.growth * tables.episodes[0]))
 
 
-@inlined
 def learn_path(tables: Tables, layout: Layout, path: Path, length: int, episode: int, log: Log) -> None:
     """Learn from an episode of `length` steps, then plan if that is due."""
     for step in range(length):
@@ -558,7 +557,6 @@ def learn_path(tables: Tables, layout: Layout, path: Path, length: int, episode:
         replan(tables, layout, log)
 
 
-@inlined
 def out_of_cells(tables: Tables, layout: Layout) -> bool:
     """Return whether the cells might not hold the outcomes of the next episode."""
     return tables.cells[0] + layout.horizon > tables.cell_next.shape[0]

@@ -264,7 +264,8 @@ class Truth(NamedTuple):
         if model is None:
             return cls(np.empty(0, np.int32), np.empty(0), np.empty((0, 2)))
         mean = np.stack([model.row_reward, model.row_violation.sum(axis=1)], axis=1)
-        return cls(model.first_slot, model.first_probability, mean)
+        # Copies: numba would compile everything once more for the read-only arrays of a model.
+        return cls(model.first_slot.copy(), model.first_probability.copy(), mean)
 
 
 class Tables(NamedTuple):
@@ -662,7 +663,6 @@ def draw_row(tables: Tables, layout: Layout, slot: int, column: int) -> int:
     return np.int64(row)
 
 
-@loop
 def begin_episode(tables: Tables, layout: Layout, generator: Words, episode: int, log: Log) -> None:
     """Plan if it is due; follow the plan or draw from the policy."""
     due = episode >= tables.next_plan[0]
@@ -726,7 +726,6 @@ def exact_values(tables: Tables, layout: Layout) -> None:
             tables.value[q] += truth.first_probability[i] * tables.exact[truth.first_slot[i], 0, q]
 
 
-@loop
 def learn(tables: Tables, layout: Layout, path: Path, length: int, episode: int, log: Log) -> None:
     """Count an episode, unless the model is known; record the exact value of a randomised policy."""
     if not tables.known:

@@ -130,13 +130,11 @@ def plan(tables: Tables, layout: Layout, added: float, log: Log) -> None:
                 note(log, column * layout.node_stride + slot, chosen)
 
 
-@loop
 def plan_with_noise(tables: Tables, layout: Layout, generator: Words, episode: int, log: Log) -> None:
     """Plan before every episode."""
     plan(tables, layout, 1.0, log)
 
 
-@loop
 def count_episode(tables: Tables, layout: Layout, path: Path, length: int, episode: int, log: Log) -> None:
     """Count an episode."""
     count_path(tables.counts, path, length)

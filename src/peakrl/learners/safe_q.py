@@ -303,7 +303,6 @@ class SafeQLearner(TabularAlgorithm[Tables]):
 # Episodes ----------------------------------------------------------------------------------------------------
 
 
-@inlined
 def learn_path(tables: Tables, layout: Layout, path: Path, length: int, episode: int, log: Log) -> None:
     """Learn from the `length` steps of an episode, the last one first."""
     columns = tables.q.shape[1]
@@ -512,7 +511,7 @@ def forbid_group(tables: Tables, layout: Layout, row: int, violation: float, log
         return
     group = groups.of_row[row]
     for i in range(groups.start[group], groups.start[group + 1]):
-        forbid_row(tables, layout, groups.rows[i], violation, log)
+        forbid_row(tables, layout, np.int64(groups.rows[i]), violation, log)
 
 
 @loop

@@ -218,7 +218,6 @@ def end_frame(tables: Tables, layout: Layout, log: Log) -> None:
             choose(tables, layout, step, slot, log)
 
 
-@loop
 def learn(tables: Tables, layout: Layout, path: Path, length: int, episode: int, log: Log) -> None:
     """Learn from an episode; end the frame if it is its last."""
     update(tables, layout, path, length)

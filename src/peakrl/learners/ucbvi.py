@@ -194,7 +194,6 @@ def plan(tables: Tables, layout: Layout, log: Log) -> None:
                 note(log, column * layout.node_stride + slot, chosen)
 
 
-@loop
 def plan_if_due(tables: Tables, layout: Layout, generator: Words, episode: int, log: Log) -> None:
     """Plan if it is due in this episode."""
     if episode >= tables.next_plan[0]:
@@ -202,7 +201,6 @@ def plan_if_due(tables: Tables, layout: Layout, generator: Words, episode: int, 
         tables.next_plan[0] = episode + max(LEAST_BATCH, int(BATCH_SHARE * (episode - 1)))
 
 
-@loop
 def count_episode(tables: Tables, layout: Layout, path: Path, length: int, episode: int, log: Log) -> None:
     """Count an episode; SUCBVI plans again after a violation, and records the first dead first state."""
     count_path(tables.counts, path, length)

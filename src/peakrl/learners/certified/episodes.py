@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from peakrl.jit import inlined, loop
+from peakrl.jit import loop
 from peakrl.learners.certified.tables import (
     FIRST,
     GAUGE,
@@ -123,7 +123,6 @@ def note_evidence(t: Tables, path: Path, length: int) -> None:
         t.counts[GAUGED] += 1
 
 
-@loop
 def learn_path(t: Tables, layout: Layout, path: Path, length: int, episode: int, log: Log) -> None:
     """Learn from an episode."""
     if t.mode[GAUGE]:
@@ -135,7 +134,6 @@ def learn_path(t: Tables, layout: Layout, path: Path, length: int, episode: int,
     update_path(t, path, length, log)
 
 
-@inlined
 def choose_row(t: Tables, layout: Layout, step: int, slot: int) -> int:
     """Return the row that is followed."""
     column = step * t.shift
