@@ -98,6 +98,13 @@ def test_class_methods_set_what_the_paper_does() -> None:
     assert ConstrainedQ.deterministic(0.2, c1=0.5) == expected
 
 
+def test_every_whole_number_has_a_bound_that_fits_into_64_bits() -> None:
+    for name in learners.LEARNERS:
+        for field, how in learners.find_learner(name).model_fields.items():
+            if how.annotation is int:
+                assert any(getattr(rule, "le", 2**63) < 2**63 for rule in how.metadata), (name, field)
+
+
 @pytest.mark.parametrize("epsilon", [0.1, (0.1,), [0.1], np.array([0.1])])
 def test_epsilon_is_a_number_or_a_sequence_by_position_or_by_name(epsilon: Any) -> None:
     assert Certified(epsilon, 0.05, False) == Certified(epsilon=epsilon) == Certified(0.1)

@@ -470,6 +470,9 @@ class TabularAlgorithm(Algorithm, Generic[T]):
     the episode of a proof of infeasibility (0: none) and its first state.
     """
 
+    #: The episodes from one plan to the next are at most this many, or as many as there were before.
+    batch = 10
+
     def __init__(
         self, task: Task, kind: type[T], sizes: Mapping[str, int] = MappingProxyType({}), **constants: Any
     ) -> None:
@@ -568,8 +571,10 @@ class TabularAlgorithm(Algorithm, Generic[T]):
         self.store.load(arrays)
 
     def check(self, done: int) -> None:
-        """Raise ValueError if a loaded value is out of its declared range; `done` and `steps` may be named there."""
-        self.store.check(self.layout.row_start, {"done": done, "steps": done * self.space.horizon})
+        """Raise ValueError if a loaded value is out of its declared range, which may name the numbers below."""
+        next_plan = done + 1 + max(done, self.batch)
+        numbers = {"done": done, "steps": done * self.space.horizon, "next_plan": next_plan}
+        self.store.check(self.layout.row_start, numbers)
 
 
 def compiled(task: Task) -> TabularModel:

@@ -36,6 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
+from peakrl.checks import MOST_EPISODES
 from peakrl.errors import PolicyError, SettingsError
 from peakrl.gym.adapter import Rules
 from peakrl.learners.assumptions import Assumptions, Forbidden
@@ -68,7 +69,7 @@ class LinearSettings(BudgetSettings):
     #: p: failure probability of the theorems.
     failure_probability: float = Field(default=0.1, gt=0, lt=1)
     #: A plan is followed for at least this many episodes; a larger number saves time on large problems.
-    episodes_per_plan: int = Field(default=1, ge=1)
+    episodes_per_plan: int = Field(default=1, ge=1, le=MOST_EPISODES)
 
     @property
     def bound_to_plan(self) -> str | None:
@@ -130,7 +131,7 @@ class DOPE(PessimistSettings):
     """Settings of DOPE."""
 
     #: Number of initial episodes with the safe policy.
-    wait: int = Field(default=0, ge=0)
+    wait: int = Field(default=0, ge=0, le=MOST_EPISODES)
 
     def make(self, task: Task) -> Pessimist:
         """Return the algorithm for a target."""
@@ -175,7 +176,7 @@ class Tables(NamedTuple):
     price: Annotated[Floats, table("cost", low=0.0)]
     #: Is a plan due, and the first episode that may make it.
     due: Annotated[Longs, table(1, fill=1, low=0, high=1)]
-    next_plan: Annotated[Longs, table(1, low=0)]
+    next_plan: Annotated[Longs, table(1, low=0, high="next_plan")]
     #: Have some visits reached a power of two in the latest episode?
     doubled: Annotated[Longs, table(1, stored=False)]
     #: [row, column]: 1 if declared to fail, which follows from the assumptions.
@@ -367,8 +368,6 @@ class LinearPlanner(LimitedPlanner[Tables]):
     def check(self, done: int) -> None:
         """Raise if loaded tables are out of range."""
         super().check(done)
-        if self.tables.next_plan[0] > done + self.batch + 1:
-            raise ValueError(f"engine.next_plan must be at most {done + self.batch + 1}")
         self._mix()
 
 

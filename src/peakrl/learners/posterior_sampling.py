@@ -138,7 +138,7 @@ class Tables(NamedTuple):
     #: Episodes and plans so far; episodes at the next plan; work of plans, and of episodes, in visited cells.
     episodes: Annotated[Longs, table(1, low=0, high="done")]
     plans: Annotated[Longs, table(1, low=0)]
-    next_plan: Annotated[Longs, table(1, low=0)]
+    next_plan: Annotated[Longs, table(1, low=0, high="next_plan")]
     plan_work: Annotated[Longs, table(1, low=0)]
     step_work: Annotated[Longs, table(1, low=0)]
     #: Episode of the proof of infeasibility (0: none), and its first state.
@@ -347,6 +347,8 @@ class PosteriorLearner(TabularAlgorithm[Tables]):
         check_starts(self.space, tables.begun, done)
         if tables.episodes[0] != done:
             raise ValueError("engine.episodes: this is not the number of episodes")
+        if tables.kinds.sum() != tables.cells[0]:
+            raise ValueError("engine.kinds: these are not the numbers of cells")
 
 
 @loop

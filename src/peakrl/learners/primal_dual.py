@@ -40,6 +40,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 import numpy as np
 from pydantic import Field, model_validator
 
+from peakrl.checks import MOST_EPISODES
 from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Rules
 from peakrl.jit import inlined, loop
@@ -137,7 +138,7 @@ class OptDual(PricedSettings):
     #: 1/t: step of a price per unit of excess over its limit.
     multiplier_step: float | None = Field(default=None, gt=0)
     #: A plan is followed for this many episodes; a larger number saves time on large problems.
-    episodes_per_plan: int = Field(default=1, ge=1)
+    episodes_per_plan: int = Field(default=1, ge=1, le=MOST_EPISODES)
 
     @model_validator(mode="after")
     def _slater(self) -> Self:
@@ -298,7 +299,7 @@ class Tables(NamedTuple):
     expected: Annotated[Floats, table("cost", stored=False)]
     row_cost: Annotated[Floats, table("cost", stored=False)]
     #: Episode of the next plan, and number of plans.
-    next_plan: Annotated[Longs, table(1, fill=1, low=0)]
+    next_plan: Annotated[Longs, table(1, fill=1, low=0, high="next_plan")]
     plans: Annotated[Longs, table(1, low=0)]
     #: [point, 1 + cost]: episode, lam.
     curve: Annotated[Floats, table("point", "part")]
@@ -361,6 +362,7 @@ class PricedPlanner(LimitedPlanner[Tables]):
             task, Tables, budget, sizes, distribution=distribution, truth=Truth.of(model),
             experience=np.empty((0, 2)), done=0, **settings.numbers(task.sizes, task.episodes),
         )  # fmt: skip
+        self.batch = max(LEAST_BATCH, self.store.constants["batch"])
 
     @property
     def log_room(self) -> int:

@@ -75,7 +75,7 @@ class Tables(NamedTuple):
     proved: Annotated[Longs, table(1, low=0, high="done")]
     dead_first: Annotated[Longs, table(1, low=0, below="slot")]
     #: The episode of the next plan.
-    next_plan: Annotated[Longs, table(1, fill=1)]
+    next_plan: Annotated[Longs, table(1, fill=1, low=0, high="next_plan")]
     #: [row, column]: 1 if declared to fail, which follows from the assumptions.
     forbidden: Annotated[Bytes, table("row", "column", stored=False)]
     #: [slot]: its step, if slots belong to steps.
