@@ -42,7 +42,7 @@ from peakrl.compile import Target, as_model
 from peakrl.errors import SettingsError
 from peakrl.evaluation import Evaluation, evaluate
 from peakrl.planning import Solution, solve, solve_cmdp
-from peakrl.planning.backward import induction, pays_of, value_of
+from peakrl.planning.backward import Pays, induction, pays_of, value_of
 from peakrl.planning.cmdp import AnySolution
 from peakrl.planning.solution import at_start, may_violate, row_costs
 from peakrl.policy.tables import Choices, Policy, StochasticPolicy, table_form
@@ -179,9 +179,8 @@ def solve_modified(model: Target, slack: float, penalty: float | None = None) ->
     if penalty is None:
         penalty = default_penalty(model, slack)
     slack, penalty = check_number(slack, "slack", least=0), check_number(penalty, "penalty", least=0)
-    pays = pays_of(model, model.row_means(model.modified_rewards(slack, penalty)))
     table = np.zeros(*table_form(model))
-    found = induction(model, pays, table=table)
+    found = induction(model, modified_pays(model, slack, penalty), table=table)
     policy = Policy(model, Choices(model, table))
     violation = 0.0
     if may_violate(model):
@@ -196,7 +195,8 @@ def solve_modified(model: Target, slack: float, penalty: float | None = None) ->
     def tables() -> tuple[Floats, Floats]:
         """Return [node]: the modified value, and the expected violation under the modified optimum's policy."""
         costs = value_of(model.layout, model.num_nodes, row_costs(model), policy.rows)
-        return induction(model, pays, values=True).values, costs
+        # Computed again: the solution would otherwise hold them for as long as it exists.
+        return induction(model, modified_pays(model, slack, penalty), values=True).values, costs
 
     return Solution(
         model=model,
@@ -207,6 +207,11 @@ def solve_modified(model: Target, slack: float, penalty: float | None = None) ->
         _reason=reason,
         _tables=tables,
     )
+
+
+def modified_pays(model: TabularModel, slack: float, penalty: float) -> Pays:
+    """Return what the rows pay in the modified problem."""
+    return pays_of(model, model.row_means(model.modified_rewards(slack, penalty)))
 
 
 def solve_relaxed(model: Target, slack: float) -> AnySolution:
