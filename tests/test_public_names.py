@@ -43,12 +43,12 @@ def test_problems_offers_every_name_that_it_lists():
         _ = peakrl.problems.nonsense
 
 
-@pytest.mark.parametrize("package", ["evaluation", "planning", "policy", "safety", "specs", "theory", "training"])
-def test_a_package_offers_every_name_that_it_lists(package):
-    module = importlib.import_module(f"peakrl.{package}")
-    assert sorted(module.__all__) == module.__all__
-    for name in module.__all__:
-        assert getattr(module, name).__name__ == name
+def test_a_package_offers_every_name_that_it_lists():
+    for package in ("evaluation", "planning", "policy", "safety", "specs", "theory", "training"):
+        module = importlib.import_module(f"peakrl.{package}")
+        assert sorted(module.__all__) == module.__all__
+        for name in module.__all__:
+            assert getattr(module, name).__name__ == name
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -76,9 +76,9 @@ def check_twin(seed, case, episodes=150):
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("seed", [0, 1, 2, 3, 1245])  # 1245: a state that is met only after the last step
-def test_it_is_its_slow_twin_bit_for_bit(case, seed):
-    check_twin(seed, case)
+def test_it_is_its_slow_twin_bit_for_bit(case):
+    for seed in (0, 1, 2, 3, 1245):  # 1245: a state that is met only after the last step
+        check_twin(seed, case)
 
 
 def test_q_is_the_mean_of_what_was_seen_and_no_draw():

@@ -181,16 +181,17 @@ def test_sucbvi_fails_what_its_definition_says_and_chooses_nothing_else_while_it
         assert not fails[step][chosen] or all(fails[step][row] for row in rows)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_sucbvi_violates_in_at_most_h_s_a_episodes_and_proves_just_what_is_infeasible(seed):
-    model = compile_model(random_problem(seed, horizon=3))
-    run = learn(model, SUCBVI(), episodes=1_500, seed=seed)
-    feasible = solve(model).feasible
-    assert run.feasible is (None if feasible else False)  # so many episodes meet every outcome of so small a problem
-    assert bool(run.infeasibility_proof) is not feasible
-    if feasible:
-        assert run.violations <= model.horizon * model.num_rows
-        assert evaluate(model, run.policy).violation == 0
+def test_sucbvi_violates_in_at_most_h_s_a_episodes_and_proves_just_what_is_infeasible():
+    for seed in range(5):
+        model = compile_model(random_problem(seed, horizon=3))
+        run = learn(model, SUCBVI(), episodes=1_500, seed=seed)
+        feasible = solve(model).feasible
+        # So many episodes meet every outcome of so small a problem.
+        assert run.feasible is (None if feasible else False)
+        assert bool(run.infeasibility_proof) is not feasible
+        if feasible:
+            assert run.violations <= model.horizon * model.num_rows
+            assert evaluate(model, run.policy).violation == 0
 
 
 def test_sucbvi_takes_what_violates_once_and_plans_anew_at_once():

@@ -89,31 +89,31 @@ def test_the_optimum_in_a_box_is_that_of_the_extended_programme(seed, scale):
                 assert found.used == pytest.approx(limit, abs=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("boxed", [True, False])
-def test_a_plan_at_a_price_is_the_best_of_a_plain_recursion(seed, boxed):
-    rng = np.random.default_rng(seed)
-    learner, chain, cells, box, reward, cost = counted(seed + 10, 0.05)
-    laws = box_distributions(chain, learner.space, cells, box) if boxed else no_boxes(chain.layout)
-    barred = np.zeros(chain.num_entries, np.int8)
-    barred[rng.integers(0, len(chain.row_of) - 3)] = 1
-    written = boxes(learner, chain, cells, box) if boxed else {}
-    plan = plan_at(chain.layout, laws, chain.num_nodes, reward, cost[:, 0], barred, 1.0, 0.7)
-    value, charge, rows, order = plan
-    expected = priced_values(chain, reward, cost[:, 0], barred, 0.7, written)
-    stride = chain.layout.node_stride
-    for step in range(chain.layout.horizon):
-        nodes = step * stride + np.arange(*chain.layout.step_slots[step])
-        assert (value - 0.7 * charge)[nodes] == pytest.approx(expected[step][slice(*chain.layout.step_slots[step])])
-    # Valued again as a given choice it is the same, and only what it leads to is reached.
-    side = np.zeros(chain.num_nodes, np.int8)
-    again = worth_of(chain.layout, laws, chain.num_nodes, reward, cost[:, 0], rows, side, order[None])
-    assert again[0] == pytest.approx(value)
-    assert again[1] == pytest.approx(charge)
-    reached = reached_by(chain.layout, laws, chain.num_nodes, chain.first_slot, rows, side, order[None])
-    worthless = np.where(reached, rows, np.where(rows >= 0, chain.layout.row_start[0], -1)).astype(np.int32)
-    elsewhere = worth_of(chain.layout, laws, chain.num_nodes, reward, cost[:, 0], worthless, side, order[None])
-    assert elsewhere[0][chain.first_slot] == pytest.approx(value[chain.first_slot])
+def test_a_plan_at_a_price_is_the_best_of_a_plain_recursion(boxed):
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        learner, chain, cells, box, reward, cost = counted(seed + 10, 0.05)
+        laws = box_distributions(chain, learner.space, cells, box) if boxed else no_boxes(chain.layout)
+        barred = np.zeros(chain.num_entries, np.int8)
+        barred[rng.integers(0, len(chain.row_of) - 3)] = 1
+        written = boxes(learner, chain, cells, box) if boxed else {}
+        plan = plan_at(chain.layout, laws, chain.num_nodes, reward, cost[:, 0], barred, 1.0, 0.7)
+        value, charge, rows, order = plan
+        expected = priced_values(chain, reward, cost[:, 0], barred, 0.7, written)
+        stride = chain.layout.node_stride
+        for step in range(chain.layout.horizon):
+            nodes = step * stride + np.arange(*chain.layout.step_slots[step])
+            assert (value - 0.7 * charge)[nodes] == pytest.approx(expected[step][slice(*chain.layout.step_slots[step])])
+        # Valued again as a given choice it is the same, and only what it leads to is reached.
+        side = np.zeros(chain.num_nodes, np.int8)
+        again = worth_of(chain.layout, laws, chain.num_nodes, reward, cost[:, 0], rows, side, order[None])
+        assert again[0] == pytest.approx(value)
+        assert again[1] == pytest.approx(charge)
+        reached = reached_by(chain.layout, laws, chain.num_nodes, chain.first_slot, rows, side, order[None])
+        worthless = np.where(reached, rows, np.where(rows >= 0, chain.layout.row_start[0], -1)).astype(np.int32)
+        elsewhere = worth_of(chain.layout, laws, chain.num_nodes, reward, cost[:, 0], worthless, side, order[None])
+        assert elsewhere[0][chain.first_slot] == pytest.approx(value[chain.first_slot])
 
 
 def boxes(learner, chain, cells, box):
