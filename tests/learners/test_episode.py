@@ -9,7 +9,6 @@ import numpy as np
 
 from helpers.random_problems import random_problem
 from peakrl import compile_model
-from peakrl.jit import loop
 from peakrl.learners.episode import Log, Path, Simulator, note, register, run_episodes
 from peakrl.learners.tables import TableStore, table
 from peakrl.sampling import draw_first, draw_outcome, seed_state
@@ -23,7 +22,6 @@ class Tables(NamedTuple):
     greedy: Annotated[Longs, table("slot", "column", rows=True)]
 
 
-@loop
 def count(tables, layout, path, length, episode, log):
     """Count rows; take the last row of the first state from the second episode on."""
     for step in range(length):
@@ -33,7 +31,6 @@ def count(tables, layout, path, length, episode, log):
         note(log, path.slot[0], tables.greedy[path.slot[0], 0])
 
 
-@loop
 def every_fifth(tables, layout):
     """Pause when the number of counted steps is a multiple of five episodes."""
     return tables.visits.sum() % (5 * layout.horizon) == 0
