@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 #: The files of runs on models and on environments.
 RUN, ENVIRONMENT_RUN = (
-    FileKind(name, schema=7, remedy="load it with that version, or learn again")
+    FileKind(name, schema=8, remedy="load it with that version, or learn again")
     for name in ("learning run", "learning run on an environment")
 )
 #: The facts by which two runs differ, for messages.
