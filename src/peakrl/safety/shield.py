@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import gymnasium
@@ -51,14 +51,11 @@ class Guard:
         self,
         safe: SafeSet,
         action_space: Any,
-        *,
         on_unsafe: str,
         state_of: StateFunction | None,
         fallback: Any,
         labels: Sequence[Hashable] | None,
     ) -> None:
-        if not isinstance(safe, SafeSet):
-            raise SettingsError(f"{safe!r} is not a SafeSet; safe_set(model) makes one")
         check_choice(on_unsafe, "on_unsafe", ON_UNSAFE)
         if fallback is not None and not callable(getattr(fallback, "action", fallback)):
             raise SettingsError(f"fallback is {fallback!r}; it must be a policy or a function of step and state")
@@ -70,8 +67,6 @@ class Guard:
         #: [action of the environment]: nothing is safe; and everything is, for an action that only resets.
         self.nothing = frozen(np.zeros(len(self.actions)), np.bool_, own=True)
         self.anything = frozen(np.ones(len(self.actions)), np.bool_, own=True)
-        #: The possible next slots of (slot, action), computed on first use.
-        self._following: dict[tuple[int, int], frozenset[int]] = {}
 
     # State of an episode -------------------------------------------------------------------------------------
 
@@ -106,16 +101,9 @@ class Guard:
 
     def possible(self, node: int, index: int, following: int) -> bool:
         """Return whether this action may lead to that node by the model."""
-        slots = self.model.num_slots
-        pair = node % slots, index
-        if pair not in self._following:
-            self._following[pair] = self._next_slots(*pair)
-        return following % slots in self._following[pair]
-
-    def _next_slots(self, slot: int, index: int) -> frozenset[int]:
-        rows = self.model.rows_of_slot(slot)
+        rows = self.model.rows_of_slot(node % self.model.num_slots)
         row = rows.start + int(np.argmax(self.model.row_action[rows.start : rows.stop] == self.columns[index]))
-        return frozenset(self.model.next_slots(row))
+        return following % self.model.num_slots in self.model.next_slots(row)
 
     def _described(self, node: int, index: int) -> str:
         state = self.model.state_of_slot(node % self.model.num_slots)
@@ -131,10 +119,9 @@ class Guard:
         """Return the index of an action of the environment."""
         label = action
         if not isinstance(action, int):
-            try:
+            label = None
+            with suppress(TargetError):
                 label = label_of(action)
-            except TargetError:
-                label = None
         index = self.actions.index(label)
         if index < 0:
             raise PolicyError(f"action {shown(action)} is not in {self.actions.space}")
@@ -208,21 +195,14 @@ def own_model(environment: Any) -> TabularModel | None:
     return model if isinstance(model, TabularModel) and hasattr(environment, "actions") else None
 
 
-def check_same(model: Any, safe: Any) -> None:
-    """Raise unless a safe set belongs to the environment's own model."""
-    if isinstance(safe, SafeSet) and safe.model is not model and safe.model.digest != model.digest:
-        raise SettingsError(
-            f"the safe set belongs to {safe.model!r}, the environment to {model!r}. If the former covers all that can "
-            "happen in the latter and has the same names of states, pass state_of="
-        )
-
-
 #: Instead of a node: no episode has begun, it is over, it continues after the last step of the safe set, or the next
 #: action resets the environment.
 NOT_BEGUN, OVER, BEYOND, WAITING = -1, -2, -3, -4
 NO_ACTION = {
     NOT_BEGUN: "call reset() first",
     OVER: "the episode is over: call reset() before the next step",
+    BEYOND: "the safe set covers the {0.horizon} steps of {0.name!r}, and the episode continued after them: end it "
+    "there (gymnasium.wrappers.TimeLimit), or compute the safe set for a longer horizon",
 }
 
 
@@ -251,7 +231,7 @@ class Lane:
         if self.node == WAITING:
             return index
         if self.node < 0:
-            raise TargetError(NO_ACTION.get(self.node) or beyond(self.guard))
+            raise TargetError(NO_ACTION[self.node].format(self.guard.model))
         return index if self.mask[index] else self.guard.instead(self.step, self.node, index)
 
     def leave(self, asked: int, taken: int) -> None:
@@ -285,28 +265,38 @@ class Lane:
         self.mask = guard.mask(self.node)
 
 
-class Shield(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """A Gymnasium environment that takes safe actions only; made by `shield`."""
+class Counts:
+    """What single and vectorised shields report of their lanes."""
 
-    def __init__(self, env: Any, guard: Guard, lanes: list[Lane]) -> None:
-        super().__init__(env)
-        self.guard, (self._lane,) = guard, lanes
+    _lanes: list[Lane]
 
     @property
     def steps(self) -> int:
         """Steps taken in all episodes."""
-        return self._lane.steps
+        return sum(lane.steps for lane in self._lanes)
 
     @property
     def replaced(self) -> int:
         """Actions replaced in all episodes."""
-        return self._lane.replaced
+        return sum(lane.replaced for lane in self._lanes)
+
+    def _masks(self) -> list[Bools]:
+        """[lane]: the mask of each lane, after the first reset."""
+        if any(lane.node == NOT_BEGUN for lane in self._lanes):
+            raise TargetError(NO_ACTION[NOT_BEGUN])
+        return [lane.mask for lane in self._lanes]
+
+
+class Shield(Counts, gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A Gymnasium environment that takes safe actions only; made by `shield`."""
+
+    def __init__(self, env: Any, guard: Guard, lanes: list[Lane]) -> None:
+        super().__init__(env)
+        self.guard, self._lanes, self._lane = guard, lanes, lanes[0]
 
     def action_masks(self) -> Bools:
         """Return [action]: True if it is safe now; read-only."""
-        if self._lane.node == NOT_BEGUN:
-            raise TargetError(NO_ACTION[NOT_BEGUN])
-        return self._lane.mask
+        return self._masks()[0]
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
@@ -333,7 +323,7 @@ class Shield(gymnasium.Wrapper[Any, Any, Any, Any]):
         return {**info, "action_mask": mask, "shield_replacements": self._lane.replacements, **more}
 
 
-class VectorShield(VectorWrapper):
+class VectorShield(Counts, VectorWrapper):
     """A vectorised Gymnasium environment that takes safe actions only; made by `shield`."""
 
     def __init__(self, env: Any, guard: Guard, lanes: list[Lane]) -> None:
@@ -349,21 +339,9 @@ class VectorShield(VectorWrapper):
         if hasattr(guard.fallback, "reset"):
             guard.fallback.reset(0)
 
-    @property
-    def steps(self) -> int:
-        """Steps taken in all lanes and episodes."""
-        return sum(lane.steps for lane in self._lanes)
-
-    @property
-    def replaced(self) -> int:
-        """Actions replaced in all lanes and episodes."""
-        return sum(lane.replaced for lane in self._lanes)
-
     def action_masks(self) -> Bools:
         """Return [lane, action]: True if it is safe now."""
-        if any(lane.node == NOT_BEGUN for lane in self._lanes):
-            raise TargetError(NO_ACTION[NOT_BEGUN])
-        return np.stack([lane.mask for lane in self._lanes])
+        return np.stack(self._masks())
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode in every lane, or in those that `options["reset_mask"]` names."""
@@ -413,14 +391,6 @@ def named(lane: int) -> Iterator[None]:
         raise type(error)(f"lane {lane}: {error}") from None
 
 
-def beyond(guard: Guard) -> str:
-    """Return the message for an episode that continues after the horizon."""
-    return (
-        f"the safe set covers the {guard.model.horizon} steps of {guard.model.name!r}, and the episode continued after "
-        "them: end it there (gymnasium.wrappers.TimeLimit), or compute the safe set for a longer horizon"
-    )
-
-
 def shield(
     env: Any,
     safe_set: SafeSet,
@@ -457,15 +427,18 @@ def shield(
     inner = list(getattr(env.unwrapped, "envs", ())) if vector else [env]
     models = [own_model(each.unwrapped) for each in inner]
     known = bool(models) and None not in models and state_of is None
-    if known:
-        for model in models:
-            check_same(model, safe_set)
+    if not isinstance(safe_set, SafeSet):
+        raise SettingsError(f"{safe_set!r} is not a SafeSet; safe_set(model) makes one")
+    for model in models if known else ():
+        if model is not None and safe_set.model is not model and safe_set.model.digest != model.digest:
+            raise SettingsError(
+                f"the safe set belongs to {safe_set.model!r}, the environment to {model!r}. If the former covers all "
+                "that can happen in the latter and has the same names of states, pass state_of="
+            )
     if models and models[0] is not None and actions is None:
         actions = models[0].action_labels
-    guard = Guard(
-        safe_set, env.single_action_space if vector else env.action_space,
-        on_unsafe=on_unsafe, state_of=state_of, fallback=fallback, labels=actions,
-    )  # fmt: skip
+    space = env.single_action_space if vector else env.action_space
+    guard = Guard(safe_set, space, on_unsafe, state_of, fallback, actions)
     # An environment of peakrl follows the model, unless a wrapper changes its actions.
     follows = env is env.unwrapped and all(each is each.unwrapped for each in inner)
     own = [each.unwrapped for each in inner] if known else [None] * (env.num_envs if vector else 1)
