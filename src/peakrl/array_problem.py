@@ -344,16 +344,19 @@ class Layers:
         row_start = np.append(starts_of(rows), np.full(self.slots - len(rows), len(action)))
         last = np.minimum(starts[1:], len(rows))  # of each layer that was queried
         ends = [len(action)] if self.problem.stationary else row_start[last][:-1].tolist()
-        lists, list_start = shared_lists(first, following, probability, ends)
-        shared = self.problem.stationary
         return assemble(
             self.header,
+            shared_lists(first, following, probability, ends),
+            payoffs,
             state_labels=list(zip(*(field.tolist() for field in self.fields(names)), strict=True)),
-            slot_state=slot_state, action_labels=self.actions, row_action=action, row_start=row_start,
-            row_distribution=lists[0], outcome_start=lists[1], outcome_next=lists[2], outcome_probability=lists[3],
-            payoffs=payoffs, first_slot=np.arange(len(first_probability)), first_probability=first_probability,
-            layer_start=None if shared else np.array(starts), distribution_start=None if shared else list_start,
-        )  # fmt: skip
+            slot_state=slot_state,
+            action_labels=self.actions,
+            row_action=action,
+            row_start=row_start,
+            first_slot=np.arange(len(first_probability)),
+            first_probability=first_probability,
+            layer_start=None if self.problem.stationary else starts,
+        )
 
 
 @inlined

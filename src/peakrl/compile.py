@@ -22,7 +22,7 @@ from peakrl.progress import Progress
 from peakrl.space import StateSpace
 from peakrl.storage import SHARE, available_memory
 from peakrl.tabular import TabularModel, assemble
-from peakrl.types import Payoffs
+from peakrl.types import Distributions, Payoffs
 
 #: Approximate bytes of Python objects and arrays while a model is built, for the memory limit.
 BYTES_A_STATE, BYTES_A_ROW, BYTES_AN_OUTCOME, BYTES_A_NUMBER = 500, 120, 60, 40
@@ -93,22 +93,19 @@ class Search:
         self.row_start.extend([len(self.row_action)] * (len(self.slots) + 1 - len(self.row_start)))
         shared = self.stationary and self.revisits(layer_start)
         labels: dict[Hashable, int] = {}
+        lists = self.row_distribution, self.outcome_start, self.outcome_next, self.outcome_probability
         model = assemble(
             self.header,
+            Distributions(*lists, distribution_start),
+            self.payoffs(),
             slot_state=[labels.setdefault(state, len(labels)) for state in self.slots],
             state_labels=list(labels),
             action_labels=list(self.actions),
             row_action=self.row_action,
             row_start=self.row_start,
-            row_distribution=self.row_distribution,
-            outcome_start=self.outcome_start,
-            outcome_next=self.outcome_next,
-            outcome_probability=self.outcome_probability,
-            payoffs=self.payoffs(),
             first_slot=first_slots,
             first_probability=first_probability,
             layer_start=None if shared else layer_start,
-            distribution_start=None if shared else distribution_start,
         )
         if shared:
             self.check_stationary(model)

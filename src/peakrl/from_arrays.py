@@ -19,7 +19,7 @@ from peakrl.memory import MOST_STEPS, check_tables
 from peakrl.problem import NO_TRUTH_VALUES, Header, check_header
 from peakrl.ragged import distribution_fault, joined, shared_lists
 from peakrl.space import check_sizes, read_only, starts_of
-from peakrl.types import Floats, Payoffs
+from peakrl.types import Distributions, Floats, Payoffs
 
 #: Describes where a row stands, for messages.
 Locate = Callable[[int], str]
@@ -27,8 +27,8 @@ Locate = Callable[[int], str]
 
 def arrays_of_model(
     transitions: Any, rewards: Any, constraints: Any, initial: Any, available: Any, declared: tuple[Any, ...]
-) -> tuple[Header, dict[str, Any]]:
-    """Return the validated header and arrays of `TabularModel.from_arrays`, by the parameters of `tabular.assemble`.
+) -> tuple[Header, Distributions, Payoffs, dict[str, Any]]:
+    """Return the validated arguments of `tabular.assemble` for `TabularModel.from_arrays`.
 
     `declared` has the arguments of `check_header`.
     """
@@ -74,24 +74,24 @@ def arrays_of_model(
         [part.following if stationary else part.following + np.int32((h + 1) * states) for h, part in enumerate(parts)]
     )
     start = starts_of(joined([np.diff(part.start) for part in parts]))
-    lists, list_start = shared_lists(start, following, joined([part.probability for part in parts]), ends.tolist())
+    lists = shared_lists(start, following, joined([part.probability for part in parts]), ends.tolist())
     row_start = starts_of(joined([np.bincount(each // actions, minlength=states) for each in pairs]))
-    return header, {
-        "state_labels": range(states),
-        "slot_state": np.arange(slots) % states,
-        "action_labels": range(actions),
-        "row_action": pair % actions,
-        "row_start": np.concatenate([row_start, np.full(slots + 1 - len(row_start), len(pair))]),
-        "row_distribution": lists[0],
-        "outcome_start": lists[1],
-        "outcome_next": lists[2],
-        "outcome_probability": lists[3],
-        "payoffs": Payoffs(0, np.arange(len(pair), dtype=np.int32), row_reward, row_constraints),
-        "first_slot": first_slot,
-        "first_probability": first_probability,
-        "layer_start": None if stationary else np.arange(horizon + 1) * states,
-        "distribution_start": None if stationary else list_start,
-    }
+    payoffs = Payoffs(0, np.arange(len(pair), dtype=np.int32), row_reward, row_constraints)
+    return (
+        header,
+        lists,
+        payoffs,
+        {
+            "state_labels": range(states),
+            "slot_state": np.arange(slots) % states,
+            "action_labels": range(actions),
+            "row_action": pair % actions,
+            "row_start": np.concatenate([row_start, np.full(slots + 1 - len(row_start), len(pair))]),
+            "first_slot": first_slot,
+            "first_probability": first_probability,
+            "layer_start": None if stationary else np.arange(horizon + 1) * states,
+        },
+    )
 
 
 def transition_layers(given: Any, horizon: int, reward_shape: tuple[int, ...]) -> tuple[list[Any], bool, int, int]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.jit import kernel
-from peakrl.types import Floats, Ints, Longs
+from peakrl.types import Distributions, Floats, Ints, Longs
 
 Integers = NDArray[np.integer[Any]]
 
@@ -88,13 +88,8 @@ def pick_lists(start: Longs, following: Ints, probability: Floats, chosen: Ints)
     return ends, picked_following, picked_probability
 
 
-def shared_lists(
-    start: Longs, following: Ints, probability: Floats, ends: Sequence[int]
-) -> tuple[tuple[Ints, Longs, Ints, Floats], Longs]:
-    """Store equal next-slot lists once within each range of rows, which end at `ends`.
-
-    Returns the list of each row, where lists start, and their members; and the first list of each range.
-    """
+def shared_lists(start: Longs, following: Ints, probability: Floats, ends: Sequence[int]) -> Distributions:
+    """Store equal next-slot lists once within each range of rows, which end at `ends`."""
     index, stops, members, chances, counts = [], [np.zeros(1, np.int64)], [], [], [0]
     begin = 0
     for end in ends:
@@ -109,7 +104,7 @@ def shared_lists(
         chances.append(lists[2])
         counts.append(counts[-1] + len(first))
         begin = end
-    return (joined(index), joined(stops), joined(members), joined(chances)), np.array(counts)
+    return Distributions(joined(index), joined(stops), joined(members), joined(chances), np.array(counts))
 
 
 def joined(arrays: list[NDArray[Any]]) -> NDArray[Any]:

@@ -20,11 +20,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from peakrl.checks import ROUNDING, bound_above
 from peakrl.errors import ProblemError, StorageError
-from peakrl.labels import UnstorableLabel, store_space
+from peakrl.labels import SPACE_FIELDS, UnstorableLabel, store_space
 from peakrl.problem import NO_RANGE, Header
 from peakrl.records import Field, FileKind, Record
 from peakrl.space import StateSpace, check_sizes, expand, frozen, spans, starts_of
-from peakrl.types import Floats, Ints, Layout, Longs, Payoffs, Sampler
+from peakrl.types import Distributions, Floats, Ints, Layout, Longs, Payoffs, Sampler
 
 if TYPE_CHECKING:
     from scipy.sparse import spmatrix
@@ -133,8 +133,10 @@ class TabularModel(StateSpace):
         from peakrl.from_arrays import arrays_of_model
 
         declared = name, horizon, constraint_names, reward_range, constraint_bounds, constraint_tolerances
-        header, arrays = arrays_of_model(transitions, rewards, constraints, initial, available, declared)
-        model = assemble(header, **arrays)
+        header, lists, payoffs, arrays = arrays_of_model(
+            transitions, rewards, constraints, initial, available, declared
+        )
+        model = assemble(header, lists, payoffs, **arrays)
         refuse_stuck_states(model)
         return model
 
@@ -321,57 +323,39 @@ Array = NDArray[Any] | Sequence[Any]
 
 def assemble(
     header: Header,
+    distributions: Distributions,
+    payoffs: Payoffs,
     *,
     state_labels: Sequence[Hashable],
-    slot_state: Array,
     action_labels: Sequence[Hashable],
-    row_action: Array,
-    row_start: Array,
-    row_distribution: Array,
-    outcome_start: Array,
-    outcome_next: Array,
-    outcome_probability: Array,
-    payoffs: Payoffs,
-    first_slot: Array,
-    first_probability: Array,
     layer_start: Array | None = None,
-    distribution_start: Array | None = None,
-    infeasible_reason: str | None = None,
+    **arrays: Array,
 ) -> TabularModel:
     """Return the model of these arrays, each as documented at the field of its name in `TabularModel`.
 
-    The arrays become read-only and must not be used by the caller any more. `layer_start` and `distribution_start`
-    are [step + 1] or longer for a layered model and None for a stationary one. Bounds that the header does not declare
-    are those of the payoffs.
+    The arrays (slot_state, row_action, row_start, first_slot, first_probability) become read-only and must not be used
+    by the caller any more. `layer_start` is [step + 1] or longer for a layered model and None for a stationary one.
+    Bounds that the header does not declare are those of the payoffs.
     """
     header = with_bounds(header, payoffs)
-    check_sizes(header.name, states=len(slot_state), pairs=len(row_action), outcomes=len(outcome_next))
-    stages = header.horizon + 1
+    slots, outcomes = len(arrays["slot_state"]), len(distributions.outcome_next)
+    check_sizes(header.name, states=slots, pairs=len(arrays["row_action"]), outcomes=outcomes)
+    arrays |= distributions._asdict() | {"stage_start": [0, slots]}
+    if layer_start is None:
+        arrays["distribution_start"] = [0, len(distributions.outcome_start) - 1]
+    else:
+        arrays["stage_start"] = layer_start[: header.horizon + 1]
+    constraints = within_tolerance(payoffs.constraints, header.tolerances)
+    paid: dict[str, Any] = payoffs._replace(constraints=constraints)._asdict()
+    fields = SPACE_FIELDS | DYNAMICS_FIELDS
+    owned: dict[str, Any] = {name: own(array, fields[name].dtype) for name, array in arrays.items()}
     model = TabularModel(
         *header[:5],
         stationary=layer_start is None,
         state_labels=state_labels,
-        slot_state=owned(slot_state, np.int32),
         action_labels=action_labels,
-        row_action=owned(row_action, np.int32),
-        stage_start=owned([0, len(slot_state)] if layer_start is None else layer_start[:stages], np.int64),
-        row_start=owned(row_start, np.int64),
-        distribution_start=owned(
-            [0, len(outcome_start) - 1] if distribution_start is None else distribution_start[:stages], np.int64
-        ),
-        row_distribution=owned(row_distribution, np.int32),
-        outcome_start=owned(outcome_start, np.int64),
-        outcome_next=owned(outcome_next, np.int32),
-        outcome_probability=owned(outcome_probability, np.float64),
-        payoffs=Payoffs(
-            payoffs.stride,
-            owned(payoffs.row_payoff, np.int32),
-            owned(payoffs.reward, np.float64),
-            owned(within_tolerance(payoffs.constraints, header.tolerances), np.float64),
-        ),
-        first_slot=owned(first_slot, np.int32),
-        first_probability=owned(first_probability, np.float64),
-        infeasible_reason=infeasible_reason,
+        payoffs=Payoffs(payoffs.stride, *(own(paid[name], field.dtype) for name, field in PAYOFF_FIELDS.items())),
+        **owned,
     )
     warn_of_rounding(model)
     return model
@@ -394,7 +378,7 @@ def within_tolerance(constraints: NDArray[Any], tolerances: tuple[float, ...]) -
     return np.where((constraints < 0.0) & (constraints >= -np.array(tolerances)), 0.0, constraints)
 
 
-def owned(array: Array, dtype: Any) -> NDArray[Any]:
+def own(array: Array, dtype: Any) -> NDArray[Any]:
     """Return an array as contiguous, of the given type and read-only."""
     return frozen(np.asarray(array), dtype, own=True)
 

@@ -14,7 +14,7 @@ reached only after the last step have no rows; their value is 0.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,16 @@ class Layout(NamedTuple):
     #: [outcome]: next slot and probability.
     outcome_next: Ints
     outcome_probability: Floats
+
+
+class Distributions(NamedTuple):
+    """The distributions over next slots of a model's rows, each stored once in a stage: arrays of a `TabularModel`."""
+
+    row_distribution: Any
+    outcome_start: Any
+    outcome_next: Any
+    outcome_probability: Any
+    distribution_start: Any
 
 
 class Payoffs(NamedTuple):

@@ -22,7 +22,7 @@ from peakrl.problem import header_of
 from peakrl.problems.harvesting.arrivals import Arrivals, FrozenArrivals, IndependentArrivals
 from peakrl.space import expand, starts_of
 from peakrl.tabular import TabularModel, assemble
-from peakrl.types import Floats, Longs, Payoffs
+from peakrl.types import Distributions, Floats, Longs, Payoffs
 
 if TYPE_CHECKING:
     from peakrl.problems.harvesting.energy import EnergyHarvesting
@@ -116,20 +116,16 @@ class Search:
         rewards = np.array(self.problem.rates[:powers])
         return assemble(
             header_of(self.problem),
+            Distributions(distribution, outcome_start, target, probability, self.distributions),
+            Payoffs(0, power.astype(np.int32), rewards, constraints[:, None]),
             state_labels=list(zip(*(part.tolist() for part in np.divmod(labels, self.size)), strict=True)),
             slot_state=slot_state,
             action_labels=list(range(powers)),
             row_action=power,
             row_start=starts_of(counts),
-            row_distribution=distribution,
-            outcome_start=outcome_start,
-            outcome_next=target,
-            outcome_probability=probability,
-            payoffs=Payoffs(0, power.astype(np.int32), rewards, constraints[:, None]),
             first_slot=np.arange(len(self.first_probability)),
             first_probability=self.first_probability,
             layer_start=None if shared else layer_start,
-            distribution_start=None if shared else self.distributions,
         )
 
 

@@ -100,35 +100,24 @@ def tabulate_schedule(
         row_ends.append(row_ends[-1] + rows)
     row_job, sizes, _, _, probability, reward, margin = (np.concatenate(parts) for parts in zip(*layers, strict=True))
     start = starts_of(sizes)
-    lists, list_start = shared_lists(start, np.concatenate(following), probability, row_ends[1:])
     payoff, chosen = number_lists(start, reward.view(np.uint64), margin.view(np.uint64))
     members = expand(start[chosen], sizes[chosen])
     layer_sizes = [len(layer) for layer in done]
-    labels = ScheduleStates(
-        [name_of(job) for job in jobs],
-        frozen(np.concatenate(done), np.uint64, own=True),
-        frozen(np.concatenate(clock), np.uint64, own=True),
-        timed=timed,
-        worst=worst,
-    )
+    words = (frozen(np.concatenate(parts), np.uint64, own=True) for parts in (done, clock))
+    labels = ScheduleStates([name_of(job) for job in jobs], *words, timed=timed, worst=worst)
+    paid = starts_of(sizes[chosen])[payoff], reward[members], margin[members][:, None]
     return assemble(
         header,
+        shared_lists(start, np.concatenate(following), probability, row_ends[1:]),
+        Payoffs(int(most_times > 1), *paid),
         state_labels=labels,
         slot_state=np.arange(len(labels), dtype=np.int32),
         action_labels=labels.names,
         row_action=row_job,
         row_start=starts_of(np.repeat(np.arange(count, -1, -1), layer_sizes)),
-        row_distribution=lists[0],
-        outcome_start=lists[1],
-        outcome_next=lists[2],
-        outcome_probability=lists[3],
-        payoffs=Payoffs(
-            int(most_times > 1), starts_of(sizes[chosen])[payoff], reward[members], margin[members][:, None]
-        ),
         first_slot=np.zeros(1, np.int32),
         first_probability=np.ones(1),
         layer_start=starts_of(layer_sizes),
-        distribution_start=list_start,
     )
 
 
