@@ -8,8 +8,8 @@ of states; the header's first comment lists both, and the actions. Unknown state
 fallback, and are never safe. Nothing is allocated and no library is called.
 
 The table of a step has one entry for each position, the position of a state among those of the step; steps with equal
-tables share one. Positions are computed if the states fill a box, else found by binary search in the sorted keys. Masks
-are stored once each, as bits, and referred to by index.
+tables share one. Positions are found by binary search in the sorted keys of the states. Masks are stored once each, as
+bits, and referred to by index.
 """
 
 from __future__ import annotations
@@ -175,18 +175,16 @@ def array(name: str, values: Any) -> str:
     return f"static const {kind.name}_t {name}[{max(len(flat), 1)}] = {{\n{body}\n}};\n"
 
 
-def unique_tables(tables: Sequence[Longs]) -> tuple[list[Longs], list[int]]:
-    """Return the distinct tables, and which of them each step has."""
-    numbers: dict[bytes, int] = {}
-    which = [numbers.setdefault(table.tobytes(), len(numbers)) for table in tables]
-    return [tables[which.index(number)] for number in range(len(numbers))], which
-
-
 def step_tables(name: str, tables: Sequence[Longs]) -> str:
     """Return the concatenated tables of all steps, equal ones once, and the start of each step's table."""
-    distinct, which = unique_tables(tables)
-    starts = np.concatenate(([0], np.cumsum([len(table) for table in distinct])))
-    return array(f"{name}_table", np.concatenate(distinct)) + array(f"{name}_start", starts[which])
+    start: dict[bytes, int] = {}
+    distinct: list[Longs] = []
+    for table in tables:
+        if table.tobytes() not in start:
+            start[table.tobytes()] = sum(map(len, distinct))
+            distinct.append(table)
+    starts = [start[table.tobytes()] for table in tables]
+    return array(f"{name}_table", np.concatenate(distinct)) + array(f"{name}_start", starts)
 
 
 # Text ------------------------------------------------------------------------------------------------------------
@@ -224,65 +222,31 @@ def comment(text: str) -> str:
     )
 
 
-def arguments(positions: Positions) -> str:
-    """Return the components of a state as C parameters."""
-    return ", ".join(f"int32_t s{part}" for part in range(positions.parts))
-
-
-def given(positions: Positions) -> str:
-    """Return the components of a state as C arguments."""
-    return ", ".join(f"s{part}" for part in range(positions.parts))
+def arguments(positions: Positions, kind: str = "int32_t ") -> str:
+    """Return the components of a state as C parameters; as arguments if `kind` is empty."""
+    return ", ".join(f"{kind}s{part}" for part in range(positions.parts))
 
 
 def position_function(positions: Positions, name: str) -> str:
-    """Return the function that finds the position of a state, with its keys."""
-    box = box_of(positions)
-    keys, declared, body = searching(positions, name) if box is None else ("", "", computing(*box))
-    return (
-        f"{keys}static inline int32_t {name}_position(int32_t step, {arguments(positions)})\n{{\n{declared}"
-        f"    if (step < 0 || step >= {name.upper()}_STEPS) return -1;\n{body}}}\n"
-    )
-
-
-def computing(low: Sequence[int], size: Sequence[int]) -> str:
-    """Return C code that computes the position of a state in a box."""
-    parts = list(enumerate(zip(low, size, strict=True)))
-    outside = " || ".join(f"s{part} < {first} || s{part} > {first + count - 1}" for part, (first, count) in parts)
-    index = f"(s0 - {low[0]})"
-    for part, (first, count) in parts[1:]:
-        index = f"({index} * {count} + (s{part} - {first}))"
-    return f"    if ({outside}) return -1;\n    return {index};\n"
-
-
-def searching(positions: Positions, name: str) -> tuple[str, str, str]:
-    """Return sorted keys, and C code that searches them for a state: declarations and statements."""
+    """Return the function that finds the position of a state in the sorted keys of a step, and the keys."""
     orders = positions.by_step[:1] if positions.shared else positions.by_step
     keys = array(f"{name}_key", positions.keys[np.concatenate(orders)])
-    keys += array(f"{name}_key_start", np.cumsum([0, *map(len, orders)]))
+    starts = array(f"{name}_key_start", np.cumsum([0, *map(len, orders)]))
+    kind = keys.split("static const ")[1].split(" ")[0]
     step = "0" if positions.shared else "step"
     compare = "".join(
         f"        if (k[{part}] < s{part}) {{ low = middle + 1; continue; }}\n"
         f"        if (k[{part}] > s{part}) {{ high = middle; continue; }}\n"
         for part in range(positions.parts)
     )
-    kind = keys.split("static const ")[1].split(" ")[0]
-    body = (
+    return (
+        f"{keys}{starts}static inline int32_t {name}_position(int32_t step, {arguments(positions)})\n{{\n"
+        f"    int32_t low, high;\n    if (step < 0 || step >= {name.upper()}_STEPS) return -1;\n"
         f"    low = {name}_key_start[{step}];\n    high = {name}_key_start[{step} + 1];\n    while (low < high) {{\n"
         f"        int32_t middle = low + (high - low) / 2;\n"
         f"        const {kind} *k = {name}_key + middle * {positions.parts};\n{compare}"
-        f"        return middle - {name}_key_start[{step}];\n    }}\n    return -1;\n"
+        f"        return middle - {name}_key_start[{step}];\n    }}\n    return -1;\n}}\n"
     )
-    return keys, "    int32_t low, high;\n", body
-
-
-def box_of(positions: Positions) -> tuple[list[int], list[int]] | None:
-    """Return the lowest components and the sizes of the box that the states fill; None if they fill none."""
-    if not positions.shared:
-        return None
-    keys = positions.keys[positions.by_step[0]]
-    low, size = keys.min(axis=0), np.ptp(keys, axis=0) + 1
-    full = float(np.prod(size.astype(np.float64))) == len(keys)  # keys are distinct and sorted
-    return (low.tolist(), size.tolist()) if full else None
 
 
 def decision(choice: list[Longs], positions: Positions, name: str, unmet: int) -> list[str]:
@@ -291,7 +255,7 @@ def decision(choice: list[Longs], positions: Positions, name: str, unmet: int) -
         step_tables(f"{name}_choice", choice),
         f"/* The index of the action to take; {unmet} if the state is unknown at that step. */\n"
         f"static inline int32_t {name}_action(int32_t step, {arguments(positions)})\n{{\n"
-        f"    int32_t position = {name}_position(step, {given(positions)});\n"
+        f"    int32_t position = {name}_position(step, {arguments(positions, '')});\n"
         f"    if (step < 0 || step >= {name.upper()}_STEPS) return -1;\n"
         f"    return position < 0 ? {unmet} : {name}_choice_table[{name}_choice_start[step] + position];\n}}\n",
     ]
@@ -310,7 +274,7 @@ def mask_functions(safe: SafeSet, positions: Positions, name: str) -> list[str]:
         bits + step_tables(f"{name}_mask", which),
         f"/* 1 if the action, by index, is available and safe; 0 if not, or if the state is unknown. */\n"
         f"static inline int {name}_safe(int32_t step, {arguments(positions)}, int32_t action)\n{{\n"
-        f"    int32_t position = {name}_position(step, {given(positions)}), mask;\n"
+        f"    int32_t position = {name}_position(step, {arguments(positions, '')}), mask;\n"
         f"    if (position < 0 || action < 0 || action >= {name.upper()}_ACTIONS) return 0;\n"
         f"    mask = {name}_mask_table[{name}_mask_start[step] + position];\n"
         f"    return {name}_mask_bits[mask * {width} + action / 8] >> action % 8 & 1;\n}}\n",
