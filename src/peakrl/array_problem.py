@@ -20,11 +20,11 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from peakrl.checks import LARGEST, ROUNDING
+from peakrl.checks import ROUNDING
 from peakrl.compile import first_distribution, guard_memory
 from peakrl.errors import ProblemError
 from peakrl.jit import inlined, kernel
-from peakrl.problem import NO_TRUTH_VALUES, Outcome, Problem, header_of
+from peakrl.problem import NO_TRUTH_VALUES, Outcome, Problem, header_of, payoff_limits
 from peakrl.ragged import shared_lists
 from peakrl.space import starts_of
 from peakrl.tabular import TabularModel, assemble
@@ -143,14 +143,10 @@ class Layers:
         if not self.actions or len(set(self.actions)) < len(self.actions):
             raise ProblemError(f"all_actions of {self.header.name!r} must name at least one action, and none twice")
         self.low, self.size = ranges_of(problem, self.header.name)
-        (lo, hi), bounds = self.header.reward_range, self.header.constraint_bounds
-        tolerance = ROUNDING * max(1.0, abs(lo), abs(hi)) if np.isfinite([lo, hi]).all() else 0.0
-        widest = [min(bound * (1 + ROUNDING), LARGEST) for bound in bounds]
+        fields = np.array(self.low, np.int64), np.array(self.size, np.int64)
         self.limits = Limits(
-            np.array(self.low, np.int64), np.array(self.size, np.int64),
-            np.array([max(lo - tolerance, -LARGEST), *(-bound for bound in widest)]),
-            np.array([min(hi + tolerance, LARGEST), *widest]),
-        )  # fmt: skip
+            *fields, *map(np.array, payoff_limits(self.header.reward_range, self.header.constraint_bounds))
+        )
         #: [code]: its slot, or -1.
         self.slot_of_code = np.full(int(np.prod(self.size)), -1, np.int32)
         self.codes: list[Longs] = []

@@ -10,14 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from operator import le
 from typing import Any
 
 import numpy as np
 
-from peakrl.checks import AT_MOST, LARGEST, ROUNDING, check_distribution, check_each, is_usual
+from peakrl.checks import AT_MOST, ROUNDING, check_distribution, check_each, is_usual
 from peakrl.errors import PeakError, ProblemError, SettingsError
 from peakrl.memory import check_tables
-from peakrl.problem import NO_TRUTH_VALUES, Outcome, Problem, header_of
+from peakrl.problem import NO_TRUTH_VALUES, Outcome, Problem, header_of, payoff_limits
 from peakrl.progress import Progress
 from peakrl.space import StateSpace
 from peakrl.storage import SHARE, available_memory
@@ -29,7 +30,6 @@ BYTES_A_STATE, BYTES_A_ROW, BYTES_AN_OUTCOME, BYTES_A_NUMBER = 500, 120, 60, 40
 #: Types that `float` accepts although they are mistakes: a comparison in place of a difference, text.
 NUMBERS = "the reward must be a number and the constraints a sequence of numbers, such as (1.0,)"
 NO_NUMBERS = {bool, np.bool_, str}
-PLAIN = {float, int}
 #: A reward and the values of the constraints.
 Payoff = tuple[float, ...]
 #: Number of states of a stationary problem that are queried at a second step.
@@ -46,13 +46,8 @@ class Search:
     def __init__(self, problem: Problem, memory_limit: float) -> None:
         self.problem, self.limit, self.header = problem, memory_limit, header_of(problem)
         self.stationary = bool(getattr(problem, "stationary", False))
-        self.lo, self.hi = self.header.reward_range
-        size = max(1.0, abs(self.lo), abs(self.hi))
-        self.reward_tolerance = ROUNDING * size if math.isfinite(size) else 0.0
-        #: Rewards and constraint values within these limits are valid.
-        self.least = max(self.lo - self.reward_tolerance, -LARGEST)
-        self.most = min(self.hi + self.reward_tolerance, LARGEST)
-        self.limits = tuple(min(bound * (1 + ROUNDING), LARGEST) for bound in self.header.constraint_bounds)
+        #: The least and the largest valid reward and values of the constraints.
+        self.least, self.most = payoff_limits(self.header.reward_range, self.header.constraint_bounds)
         #: [slot]: its state; and the slots of the states of the next layer, or of all states of a stationary problem.
         self.slots: list[Hashable] = []
         self.index: dict[Hashable, int] = {}
@@ -172,35 +167,28 @@ class Search:
 
     def payoff(self, outcome: Outcome, where: object) -> tuple[float, ...]:
         """Return (reward, constraints...) of an outcome, or raise with a message that begins with `where`."""
-        header = self.header
-        earned: Any = outcome.reward
-        given = outcome.constraints
-        plain = (
-            type(given) is tuple and len(given) == len(self.limits) and PLAIN.issuperset(map(type, (earned, *given)))
-        )
-        if plain and self.least <= earned <= self.most and all(map(within, given, self.limits)):
-            return (float(earned), *map(float, given))
+        header, given = self.header, outcome.constraints
+        reward: Any = outcome.reward
         try:
-            reward = float(earned)
-            values = list(map(float, given))
+            paid = (float(reward), *map(float, given))
         except (TypeError, ValueError, OverflowError):
             raise ProblemError(f"{where}: {NUMBERS}; got {outcome!r}") from None
-        if not NO_NUMBERS.isdisjoint(map(type, given)) or isinstance(earned, str):
-            form = NUMBERS if str in (type(earned), *map(type, given)) else NO_TRUTH_VALUES
+        types = set(map(type, given))
+        if not types.isdisjoint(NO_NUMBERS) or isinstance(reward, str):
+            form = NUMBERS if str in (type(reward), *types) else NO_TRUTH_VALUES
             raise ProblemError(f"{where}: {form}; got {outcome!r}")
-        if not is_usual(reward):
-            raise ProblemError(f"{where}: the reward is {reward}; it must be a finite number{AT_MOST}")
-        if not self.lo - self.reward_tolerance <= reward <= self.hi + self.reward_tolerance:
-            raise ProblemError(f"{where}: reward {reward} lies outside reward_range {header.reward_range}")
-        if len(values) != len(header.constraint_names):
+        if len(paid) != len(self.most):
             named = f"{len(header.constraint_names)} constraints; constraint_names is {header.constraint_names}"
-            raise ProblemError(f"{where}: {len(values)} constraint values for {named}")
-        for value, bound, name in zip(values, header.constraint_bounds, header.constraint_names, strict=True):
-            if not is_usual(value):
-                raise ProblemError(f"{where}: constraint {name!r} is {value}; it must be a finite number{AT_MOST}")
-            if not abs(value) <= bound * (1 + ROUNDING):
-                raise ProblemError(f"{where}: constraint {name!r} is {value}, beyond its bound of {bound}")
-        return (reward, *values)
+            raise ProblemError(f"{where}: {len(paid) - 1} constraint values for {named}")
+        if all(map(le, self.least, paid)) and all(map(le, paid, self.most)):
+            return paid
+        index = next(i for i, value in enumerate(paid) if not self.least[i] <= value <= self.most[i])
+        what, limit = "the reward", f", outside of reward_range {header.reward_range}"
+        if index > 0:
+            what = f"constraint {header.constraint_names[index - 1]!r}"
+            limit = f", beyond its bound of {header.constraint_bounds[index - 1]}"
+        limit = limit if is_usual(paid[index]) else f"; it must be a finite number{AT_MOST}"
+        raise ProblemError(f"{where}: {what} is {paid[index]}{limit}")
 
     def add_row(self, action: Hashable, merged: dict[tuple[int, Payoff], float]) -> None:
         """Store a pair whose outcomes are {(next slot, payoff): probability}; equal distributions are stored once."""
@@ -283,11 +271,6 @@ class Search:
         states, rows = len(self.slots), len(self.row_action)
         more = len(self.outcome_next) * BYTES_AN_OUTCOME + self.numbers * BYTES_A_NUMBER
         guard_memory(self.header.name, states, rows, step, self.limit, more)
-
-
-def within(value: float, limit: float) -> bool:
-    """Is a number at most `limit` in size?"""
-    return -limit <= value <= limit
 
 
 #: What solvers take: a problem or its model. A space without known dynamics is an error.

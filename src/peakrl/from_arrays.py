@@ -13,16 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.checks import AT_MOST, LARGEST, ROUNDING, check_count, check_distribution
+from peakrl.checks import AT_MOST, check_count, check_distribution, is_usual
 from peakrl.errors import ProblemError
 from peakrl.memory import MOST_STEPS, check_tables
-from peakrl.problem import NO_TRUTH_VALUES, Header, check_header
+from peakrl.problem import NO_TRUTH_VALUES, Header, check_header, payoff_limits
 from peakrl.ragged import distribution_fault, joined, shared_lists
 from peakrl.space import check_sizes, read_only, starts_of
 from peakrl.types import Distributions, Floats, Payoffs
-
-#: Describes where a row stands, for messages.
-Locate = Callable[[int], str]
 
 
 def arrays_of_model(
@@ -208,23 +205,18 @@ def select_rows(matrix: Any, offered: NDArray[np.bool_], actions: int, where: st
     return Rows(pairs, start, chosen.indices.astype(np.int32, copy=False), chosen.data)
 
 
-def check_payoffs(header: Header, reward: Floats, constraints: Floats, locate: Locate) -> None:
+def check_payoffs(header: Header, reward: Floats, constraints: Floats, locate: Callable[[int], str]) -> None:
     """Raise if a reward or constraint value is not finite, or outside of the declared bounds."""
-    (lo, hi), tolerance = header.reward_range, ROUNDING * max(1.0, *map(abs, header.reward_range))
-    outside = f"lies outside reward_range {header.reward_range}"
-    check_column(reward, lo - tolerance, hi + tolerance, "rewards", outside, locate)
-    for column, name, bound in zip(constraints.T, header.constraint_names, header.constraint_bounds, strict=True):
-        most = bound * (1 + ROUNDING)
-        check_column(column, -most, most, f"constraint {name!r}", f"exceeds its bound of {bound}", locate)
-
-
-def check_column(column: Floats, low: float, high: float, what: str, outside: str, locate: Locate) -> None:
-    """Raise if a number of a column is not finite, or not between low and high."""
-    endless = ~(np.abs(column) <= LARGEST)
-    for bad, words in ((endless, f"is not a finite number{AT_MOST}"), ((column < low) | (column > high), outside)):
-        if bad.any():
-            row = int(np.argmax(bad))
-            raise ProblemError(f"{what}, {locate(row)}: {column[row]} {words}")
+    words = [("rewards", f"lies outside reward_range {header.reward_range}")]
+    named = zip(header.constraint_names, header.constraint_bounds, strict=True)
+    words += ((f"constraint {name!r}", f"exceeds its bound of {bound}") for name, bound in named)
+    limits = payoff_limits(header.reward_range, header.constraint_bounds)
+    for (what, fault), column, least, most in zip(words, (reward, *constraints.T), *limits, strict=True):
+        valid = (column >= least) & (column <= most)
+        if not valid.all():
+            row = int(np.argmin(valid))
+            fault = fault if is_usual(float(column[row])) else f"is not a finite number{AT_MOST}"
+            raise ProblemError(f"{what}, {locate(row)}: {column[row]} {fault}")
 
 
 def first_states(initial: Any, states: int) -> tuple[NDArray[np.int64], Floats]:

@@ -23,10 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.checks import ROUNDING, check_bounds, check_count, check_distribution, check_range
+from peakrl.checks import check_bounds, check_count, check_distribution, check_range
 from peakrl.errors import StorageError
 from peakrl.labels import SPACE_FIELDS, load_labels
 from peakrl.memory import MOST_STEPS, check_tables
+from peakrl.problem import payoff_limits
 from peakrl.ragged import distribution_fault, repeated_member
 from peakrl.records import Field, Record, content_of
 from peakrl.space import StateSpace, read_only
@@ -178,13 +179,12 @@ def number_faults(model: TabularModel) -> Faults:
     check_distribution(model.first_probability, "of the first state")
     yield not model.first_probability.min() > 0, "a first state has probability 0"
     yield repeated_member(read_only(first), model.first_slot, model.num_slots) >= 0, "a first state is named twice"
-    (lo, hi), rewards = model.reward_range, payoffs.reward
-    tolerance = ROUNDING * max(1.0, abs(lo), abs(hi))
-    # min and max of an array with NaN are NaN, and comparisons with NaN are false.
-    yield not lo - tolerance <= rewards.min() <= rewards.max() <= hi + tolerance, f"a reward lies outside {(lo, hi)}"
-    for name, bound, values in zip(model.constraint_names, model.constraint_bounds, payoffs.constraints.T, strict=True):
-        limit = bound * (1 + ROUNDING)
-        yield not -limit <= values.min() <= values.max() <= limit, f"constraint {name!r} exceeds its bound of {bound}"
+    words = [f"a reward lies outside {model.reward_range}"]
+    words += (f"constraint {name!r} exceeds its bound" for name in model.constraint_names)
+    paid, limits = (payoffs.reward, *payoffs.constraints.T), payoff_limits(model.reward_range, model.constraint_bounds)
+    for fault, values, least, most in zip(words, paid, *limits, strict=True):
+        # min and max of an array with NaN are NaN, and comparisons with NaN are false.
+        yield not least <= values.min() <= values.max() <= most, fault
 
 
 def stays(index: NDArray[Any], starts: NDArray[np.int64], bounds: NDArray[np.int64]) -> bool:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from peakrl.checks import check_bounds, check_count, check_each, check_range, check_tolerances
+from peakrl.checks import LARGEST, ROUNDING, check_bounds, check_count, check_each, check_range, check_tolerances
 from peakrl.errors import ProblemError
 from peakrl.memory import MOST_STEPS
 
@@ -144,3 +144,12 @@ def check_header(name: Any, horizon: Any, names: Any, rewards: Any, bounds: Any,
 def undeclared(bounds: Any) -> bool:
     """Is a sequence not declared?"""
     return bounds is None or (isinstance(bounds, list | tuple) and not bounds)
+
+
+def payoff_limits(rewards: tuple[float, float], bounds: Sequence[float]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return the least and the largest valid reward and values of the constraints; rounding is tolerated."""
+    size = max(1.0, *map(abs, rewards))
+    tolerance = ROUNDING * size if math.isfinite(size) else 0.0
+    widest = [min(bound * (1 + ROUNDING), LARGEST) for bound in bounds]
+    least = max(rewards[0] - tolerance, -LARGEST), *(-bound for bound in widest)
+    return least, (min(rewards[1] + tolerance, LARGEST), *widest)
