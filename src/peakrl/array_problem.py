@@ -74,10 +74,10 @@ class Found(NamedTuple):
     rows: Longs
     action: Ints
     sizes: Ints
-    #: [outcome]: next slot, probability, and its number in the answer.
+    #: [outcome]: next slot and probability; [outcome, 1 + I]: reward and constraints.
     following: Ints
     chance: Floats
-    number: Ints
+    payoff: Floats
     #: [new state]: its code.
     fresh: Longs
     #: Do payoffs depend on the outcome?
@@ -117,23 +117,6 @@ class ArrayProblem(Problem):
         return Layers(self, memory_limit).model()
 
 
-class Layer(NamedTuple):
-    """The rows of some states, as the model stores them."""
-
-    rows: Longs
-    action: Ints
-    sizes: Ints
-    following: Ints
-    probability: Floats
-    #: Reward and constraints: [row, 1 + I], or [outcome, 1 + I] if they depend on the outcome.
-    payoff: Floats
-
-    def by_outcome(self) -> Layer:
-        """Return the same with payoffs by outcome."""
-        by_row = len(self.payoff) == len(self.sizes)
-        return self._replace(payoff=np.repeat(self.payoff, self.sizes, axis=0)) if by_row else self
-
-
 class Layers:
     """The breadth-first search."""
 
@@ -161,16 +144,15 @@ class Layers:
             raise ProblemError(f"initial() of {self.header.name!r} names a state twice")
         self.slot_of_code[layer] = np.arange(len(layer))
         self.codes, self.slots = [layer], len(layer)
-        parts, starts = [], [0, self.slots]
+        parts: list[Found] = []
+        starts = [0, self.slots]
         for step in range(self.header.horizon):
             if not self.problem.stationary:
                 self.slot_of_code[layer] = -1
-            fresh = []
-            for begin in range(0, len(layer), MOST_STATES):
-                part, new = self.expand(step, self.fields(layer[begin : begin + MOST_STATES]))
-                parts.append(part)
-                fresh.append(new)
-            layer = np.concatenate(fresh)
+            chunks = (layer[begin : begin + MOST_STATES] for begin in range(0, len(layer), MOST_STATES))
+            found = [self.expand(step, self.fields(codes)) for codes in chunks]
+            parts += found
+            layer = np.concatenate([part.fresh for part in found])
             self.codes.append(layer)
             starts.append(self.slots)
             if not len(layer):
@@ -230,8 +212,8 @@ class Layers:
         name = list(self.problem.state_ranges)[field]
         raise ProblemError(f"{where}: field {name!r} is {value}, outside its range in state_ranges")
 
-    def expand(self, step: int, state: Fields) -> tuple[Layer, Longs]:
-        """Query some states of a layer; return their rows, and the codes of new states."""
+    def expand(self, step: int, state: Fields) -> Found:
+        """Query some states of a layer; return their rows, with one payoff each unless it depends on the outcome."""
         answers = self.answers(step, state)
         self.rows += int(answers.offered.sum())
         guard_memory(self.header.name, self.slots, self.rows, step, self.limit)
@@ -240,12 +222,7 @@ class Layers:
             self.refuse(step, state, answers, *found.fault)
         self.slots += len(found.fresh)
         self.dependent = self.dependent or found.dependent
-        # One payoff for each row, or for each outcome.
-        row = np.repeat(np.arange(len(found.sizes)), found.sizes) if found.dependent else slice(None)
-        number = found.number if found.dependent else found.number[starts_of(found.sizes)[:-1]]
-        of_row = np.repeat(np.arange(len(found.rows)), found.rows)
-        payoff = answers.payoff[found.action[row], number, :, of_row[row]]
-        return Layer(*found[:5], payoff), found.fresh
+        return found if found.dependent else found._replace(payoff=found.payoff[starts_of(found.sizes)[:-1]])
 
     def answers(self, step: int, state: Fields) -> Answers:
         """Query every action of some states."""
@@ -323,12 +300,15 @@ class Layers:
             raise ProblemError(f"{where}: {what} is {answers.payoff[a, o, which, s]}; it must be a number {ends}")
         raise ProblemError(f"{where}: probabilities sum to {answers.chance[a, :, s].sum():.12g}, not to 1")
 
-    def assembled(self, parts: list[Layer], starts: list[int], first_probability: Floats) -> TabularModel:
+    def assembled(self, parts: list[Found], starts: list[int], first_probability: Floats) -> TabularModel:
         """Build the model."""
-        if self.dependent:
-            parts = [part.by_outcome() for part in parts]
+        if self.dependent:  # payoffs of all parts by outcome
+            parts = [
+                part if part.dependent else part._replace(payoff=np.repeat(part.payoff, part.sizes, axis=0))
+                for part in parts
+            ]
         rows, action, sizes, following, probability, payoff = (
-            np.concatenate(each) for each in zip(*parts, strict=True)
+            np.concatenate(each) for each in zip(*(part[:6] for part in parts), strict=True)
         )
         first = starts_of(sizes)
         payoffs = Payoffs(
@@ -382,7 +362,7 @@ def collect_rows(answers: Answers, limits: Limits, slot_of_code: Ints, slots: in
     pairs = answers.offered.sum()
     counts, action, sizes = np.zeros(states, np.int64), np.empty(pairs, np.int32), np.empty(pairs, np.int32)
     following, chance = np.empty(pairs * most, np.int32), np.empty(pairs * most)
-    number, fresh = np.empty(pairs * most, np.int32), np.empty(pairs * most, np.int64)
+    payoff, fresh = np.empty((pairs * most, answers.payoff.shape[2])), np.empty(pairs * most, np.int64)
     rows, end, new, dependent, fault = 0, 0, 0, False, (NO_FAULT, 0, 0, 0, 0)
     for s in range(states):
         for a in range(actions):
@@ -392,12 +372,11 @@ def collect_rows(answers: Answers, limits: Limits, slot_of_code: Ints, slots: in
             if kind != NO_FAULT:
                 fault = (kind, s, a, outcome, which)
                 continue
-            begin, first = end, -1
+            begin = end
             for o in range(most):
                 if not answers.chance[a, o, s] > 0.0:
                     continue
-                first = o if first < 0 else first
-                dependent = dependent or not same_payoff(answers.payoff, a, o, first, s)
+                dependent = dependent or (end > begin and not pays(answers.payoff, a, o, s, payoff, begin))
                 code = 0
                 for f in range(answers.following.shape[2]):
                     code = code * limits.size[f] + answers.following[a, o, f, s] - limits.low[f]
@@ -411,7 +390,7 @@ def collect_rows(answers: Answers, limits: Limits, slot_of_code: Ints, slots: in
                     at -= 1
                 same = at
                 while same > begin and following[same - 1] == slot:
-                    if same_payoff(answers.payoff, a, o, number[same - 1], s):
+                    if pays(answers.payoff, a, o, s, payoff, same - 1):
                         break
                     same -= 1
                 if same > begin and following[same - 1] == slot:
@@ -419,24 +398,26 @@ def collect_rows(answers: Answers, limits: Limits, slot_of_code: Ints, slots: in
                     continue
                 for later in range(end, at, -1):
                     following[later], chance[later] = following[later - 1], chance[later - 1]
-                    number[later] = number[later - 1]
-                following[at], chance[at], number[at] = slot, answers.chance[a, o, s], o
+                    payoff[later] = payoff[later - 1]
+                following[at], chance[at] = slot, answers.chance[a, o, s]
+                for q in range(payoff.shape[1]):
+                    payoff[at, q] = answers.payoff[a, o, q, s]
                 end += 1
             action[rows], sizes[rows] = a, end - begin
             counts[s] += 1
             rows += 1
     return Found(
-        counts, action, sizes, following[:end].copy(), chance[:end].copy(), number[:end].copy(), fresh[:new].copy(),
+        counts, action, sizes, following[:end].copy(), chance[:end].copy(), payoff[:end].copy(), fresh[:new].copy(),
         dependent, fault,
     )  # fmt: skip
 
 
 @inlined
-def same_payoff(payoff: Floats, a: int, o: int, other: int, s: int) -> bool:
-    """Do two outcomes of an action pay the same?"""
+def pays(answered: Floats, a: int, o: int, s: int, payoff: Floats, outcome: int) -> bool:
+    """Does the answered outcome of an action pay the same as a stored one?"""
     same = True
-    for q in range(payoff.shape[2]):
-        same = same and payoff[a, o, q, s] == payoff[a, other, q, s]
+    for q in range(payoff.shape[1]):
+        same = same and answered[a, o, q, s] == payoff[outcome, q]
     return same
 
 
