@@ -11,7 +11,7 @@ d = a - 1/3 and c = 1/sqrt(9d),
 
     v = (1 + c x)^3, x normal;  accept d v if  log u < x^2/2 + d - d v + d log v,  u uniform.
 
-It holds if u < 1 - 0.0331 x^4, so that most draws need no logarithm. For a < 1: gamma(a) = gamma(a + 1) u^(1/a).
+It holds if u < 1 - 0.0331 x^4, so that most draws need no logarithm.
 """
 
 from __future__ import annotations
@@ -83,9 +83,8 @@ def draw_normal(state: Words) -> float:
 
 @loop
 def draw_gamma(state: Words, shape: float) -> float:
-    """Return a gamma number of unit scale."""
-    large = shape if shape >= 1.0 else shape + 1.0
-    d = large - 1.0 / 3.0
+    """Return a gamma number of unit scale and of a shape of at least 1."""
+    d = shape - 1.0 / 3.0
     c = 1.0 / math.sqrt(9.0 * d)
     while True:
         x = draw_normal(state)
@@ -94,10 +93,7 @@ def draw_gamma(state: Words, shape: float) -> float:
             v = root * root * root
             u = max(uniform(state), LEAST_UNIFORM)
             if u < 1.0 - SQUEEZE * x * x * x * x or math.log(u) < 0.5 * x * x + d - d * v + d * math.log(v):
-                break
-    if shape < 1.0:
-        return d * v * max(uniform(state), LEAST_UNIFORM) ** (1.0 / shape)
-    return d * v
+                return d * v
 
 
 @inlined

@@ -14,15 +14,15 @@ from experiments.robustness import FAMILIES, instance
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from naive.posterior_sampling import Posterior
-from peakrl import Assumptions, Policy, TabularModel, compile_model, evaluate, learn, resume, solve
+from peakrl import Assumptions, Outcome, Policy, Problem, TabularModel, compile_model, evaluate, learn, resume, solve
 from peakrl.errors import PeakError, SettingsError
 from peakrl.learners import PosteriorSampling
-from peakrl.learners.posterior_sampling import STREAM
+from peakrl.learners.posterior_sampling import STREAM, draw_distribution
 from peakrl.policy.export import UNKNOWN
 from peakrl.problems import scheduling_example
 from peakrl.training.trainer import Trainer
 
-SETTINGS = {"optimism": 0.05, "replan_growth": 0.005}
+SETTINGS = {"optimism": 0.04, "replan_growth": 0.005}
 CASES = {
     "as it comes": (SETTINGS, {}),
     "more optimism, fewer plans": ({"optimism": 0.3, "replan_growth": 0.1}, {}),
@@ -117,6 +117,46 @@ def test_what_others_give_up_after_early_bad_luck_is_found_in_twenty_of_twenty_r
     for seed in range(20):
         run = learn(model, PosteriorSampling(), episodes=10_000, seed=seed, history="none", average=False)
         assert evaluate(model, run.policy).value == pytest.approx(best)
+
+
+class Lottery(Problem):
+    """One step: 1 for certain, or a prize with a small probability, worth 2 on average."""
+
+    horizon = 1
+
+    def __init__(self, chance):
+        self.chance = chance
+
+    def initial(self):
+        return [(1.0, 0)]
+
+    def actions(self, step, state):
+        return "sure", "lottery"
+
+    def outcomes(self, step, state, action):
+        if action == "sure":
+            return [Outcome(1.0, 0, 1.0)]
+        return [Outcome(self.chance, 0, 2.0 / self.chance), Outcome(1.0 - self.chance, 0, 0.0)]
+
+
+@pytest.mark.parametrize("chance", [0.3, 0.1, 0.05])
+def test_a_rare_payoff_is_found_in_forty_of_forty_runs(chance):
+    model = compile_model(Lottery(chance))
+    for seed in range(40):
+        run = learn(model, PosteriorSampling(), episodes=10_000, seed=seed, history="none", average=False)
+        assert evaluate(model, run.policy).value == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("share", [0.3, 3.0])
+def test_the_pseudo_outcome_exceeds_x_with_the_probability_that_is_claimed(share):
+    tables = learn(compile_model(Lottery(0.5)), PosteriorSampling(), episodes=9)._learned.tables
+    visits, draws = int(tables.visits[1]), []
+    for _ in range(4_000):
+        draw_distribution(tables, 1, share)
+        draws.append(tables.optimism[1])
+    for x in (0.0, 0.05, 0.1, 0.3):
+        claimed = min(1.0, share * (1 - x) ** (2 * visits))
+        assert np.mean(np.array(draws) > x) == pytest.approx(claimed, abs=0.035)
 
 
 # Promises ----------------------------------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.parametrize(("peak", "episodes", "limit"), [(8, 1_000, 0.015), (8, 5_000, 0.0015), (15, 5_000, 0.01)])
 def test_random_arrivals_come_within_their_share_of_the_optimum_without_a_violation(peak, episodes, limit):
-    # Seeds 0 to 2 had at most 0.87 and 0.13 % at peak 8, 0.78 % at peak 15; one of these has 1.1 % after 1,000.
     model = compile_model(energy_harvesting(peak_power=peak, log_base=math.e))
     best = solve(model).value
     for seed in range(100, 103):

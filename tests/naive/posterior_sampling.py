@@ -20,7 +20,7 @@ class Gammas(Xoshiro):
                 return x * math.sqrt(-2.0 * math.log(square) / square)
 
     def gamma(self, shape):
-        d = (shape if shape >= 1.0 else shape + 1.0) - 1.0 / 3.0
+        d = shape - 1.0 / 3.0
         c = 1.0 / math.sqrt(9.0 * d)
         while True:
             x = self.normal()
@@ -29,8 +29,7 @@ class Gammas(Xoshiro):
                 v = root * root * root
                 u = max(self.uniform(), 2.0**-54)
                 if math.log(u) < 0.5 * x * x + d - d * v + d * math.log(v):
-                    break
-        return d * v if shape >= 1.0 else d * v * max(self.uniform(), 2.0**-54) ** (1.0 / shape)
+                    return d * v
 
 
 class Outcome:
@@ -57,7 +56,7 @@ class Posterior:
     ):
         self.model, self.horizon = model, model.horizon
         self.walk, self.random = Walk(problem, seed), Gammas(seed ^ stream)
-        self.mass, self.growth = optimism, replan_growth
+        self.least_share, self.growth = optimism, replan_growth
         lo, hi = model.reward_range
         hi = hi if most is None else min(hi, most)
         self.most = [hi * (self.horizon - h) for h in range(self.horizon + 1)]
@@ -90,14 +89,19 @@ class Posterior:
     def place(self, h, state):
         return (0 if self.model.stationary else h, state)
 
-    def draw(self, distribution):
+    def share(self, first):
+        """Share of draws with an optimistic pseudo-outcome."""
+        gain = (self.most[0] - self.value[0, first]) / (self.most[0] - self.least[0])
+        return max(self.least_share, 6 * gain / len(self.distributions))
+
+    def draw(self, distribution, share):
         pair = self.distributions[distribution]
         pair.drawn = pair.visits
         if pair.visits == 0:
             pair.optimism = 1.0
             return
-        optimism = self.random.gamma(self.mass)
-        pair.optimism = optimism / (optimism + self.random.gamma(2.0 * pair.visits))
+        u = self.random.uniform() / share
+        pair.optimism = 1.0 - u ** (0.5 / pair.visits) if u < 1 else 0.0
         for outcome in pair.outcomes:
             outcome.weight = self.random.gamma(outcome.count)
         total = 0.0
@@ -184,6 +188,7 @@ class Posterior:
             path.append((h, state, (*self.place(h, state), action), following, reward, violation))
             state = following
         self.violating += any(step[-1] > 0 for step in path)
+        share = self.share(path[0][1])
         self.episodes += 1
         for _, _, key, following, reward, violation in path:
             self.remember(key, following, reward, violation)
@@ -193,13 +198,13 @@ class Posterior:
         for h, state, key, *_ in reversed(path):
             distribution = self.distributions[self.distribution_of[key]]
             if 4 * distribution.visits >= 5 * distribution.drawn:
-                self.draw(self.distribution_of[key])
+                self.draw(self.distribution_of[key], share)
             self.back_up(h, state, self.value, self.dead, self.choice, True)
         if not self.proved and self.dead[0, path[0][1]] > 0:
             self.proved = self.episodes
         if self.episodes >= self.next_plan:
             for distribution in self.distributions:
-                self.draw(distribution)
+                self.draw(distribution, share)
             self.plan(self.value, self.dead, self.choice, True)
             self.plans += 1
             self.next_plan = self.episodes + max(1, int(self.growth * self.episodes))

@@ -3,10 +3,16 @@
 Let n(o) be the number of times that outcome o (next state, reward, violation) of a pair was observed, and n their sum.
 One draw from the posterior is
 
-    p* ~ Beta(m, 2n),    (p(o), ...) ~ (1 - p*) Dirichlet(n(o), ...),
+    p* = 1 - (u/w)^(1/2n) if u < w, otherwise 0,    u uniform,    (p(o), ...) ~ (1 - p*) Dirichlet(n(o), ...),
 
-with p* the probability of an optimistic pseudo-outcome of prior mass m, which earns as much as possible. The plan by
-backward induction minimises the expected violation C first and maximises the value V second (steps count from 0;
+with p* the probability of an optimistic pseudo-outcome, which earns as much as possible. A share w of the draws comes
+from Beta(1, 2n), as for a pseudo-outcome of prior mass 1; w > 1 shifts that distribution upwards. In all cases
+
+    P(p* > x) = min(1, w (1 - x)^(2n)),    w = max(optimism, 6/N (most_0 - V_0(s_0)) / (most_0 - least_0)),
+
+with N the number of pairs. The fraction is the share of the range of returns that is still to gain from the first
+state: if much is to gain, six of the pairs are drawn with a pseudo-outcome at each plan. The plan by backward
+induction minimises the expected violation C first and maximises the value V second (steps count from 0;
 V_H = C_H = 0):
 
     Q_h(s,a) = sum_o p(o) (r(o) + V_{h+1}(s'(o))) + p* (hi + most_{h+1}),    at most most_h = (H-h) hi
@@ -30,6 +36,33 @@ first state proves the problem infeasible; from then on the same rule minimises 
 * Shared distributions: outcomes of pairs that are declared to have the same distribution are counted together, by next
   state; then Q_h(s,a) = mean reward of (s,a) + sum_o p(o) V_{h+1}(s'(o)) + p* most_{h+1}, with hi as the mean reward of
   an untried pair. C likewise.
+
+Convergence. Let states, actions and outcomes be finite, let no distributions be shared, and let the problem not be
+proved infeasible. An entry (step, state, action) *matters* if some policy that takes it, and takes nothing known to
+fail, would earn more than the optimum V* if the largest possible return followed the entry. *With probability 1 every
+entry that matters is tried infinitely often.* Proof:
+
+1. There are infinitely many full plans: their work is bounded, and that of the episodes grows without bound. What is
+   known to fail changes finitely often. Let I be the entries tried infinitely often, F the others that are not known to
+   fail, with n(e) visits in the end. Violations and dead ends behind entries of I have been seen, so that policies with
+   entries of I alone violate nothing.
+2. Call a full plan good if p* > 1 - d for all of F, and if p* < d and all probabilities are within d of the true ones
+   for all of I. Draws are independent, w is bounded and at least `optimism`, and visits of I grow without bound; so the
+   probability of a good plan, given the past, is in the end at least half of the product over F of optimism d^(2n(e)).
+   By Levy's extension of the Borel-Cantelli lemma infinitely many plans are good.
+3. An episode follows each plan. There are finitely many policies; if infinitely many good plans had a policy that takes
+   an entry of F with positive probability, F would be tried infinitely often, by the same lemma. So in the end the
+   policies of good plans take entries of I alone, and their drawn values are at most V* up to an error that vanishes
+   with d.
+4. Let U(pi) be the value of a policy if the largest possible return follows its first entry of F. In a good plan its
+   drawn value is at least U(pi) up to such an error, and the plan is the best one. So U(pi) <= V* for every policy that
+   takes nothing known to fail: no entry of F matters.
+
+For the same reason some policy with entries of I alone is optimal. Its estimated value converges to V*, and the
+estimate of a policy that takes an entry of F exceeds U(pi) <= V* by an error that vanishes: it can tie, but no better
+policy is missed. How fast: K draws of a pair with n visits all stay below x with probability (1 - w (1 - x)^(2n))^K,
+and until episode M all pairs are drawn about log(M)/growth times. The regret bound of Tiapkin et al. (2022) is not
+claimed: it takes a number of samples of each posterior that is logarithmic in the episodes, here there is one.
 
 Posterior sampling for reinforcement learning is due to Strens (2000) and Osband, Russo and Van Roy (2013), the
 optimistic pseudo-outcome to Tiapkin et al. (2022); docs/references.md.
@@ -66,7 +99,7 @@ from peakrl.learners.episode import Log, Path, note, register
 from peakrl.learners.infeasibility import DECLARED, NO_WITNESS, VIOLATES, Memory
 from peakrl.learners.tables import table
 from peakrl.planning.backward import LEAST_COST, TIE
-from peakrl.sampling import Words, draw_gamma, seed_state
+from peakrl.sampling import Words, draw_gamma, seed_state, uniform
 from peakrl.types import Floats, Ints, Layout, Longs
 from peakrl.viability import Bools
 
@@ -80,8 +113,8 @@ MOST_KINDS = 64
 NO_SLOT = -1
 #: A gamma number takes about as long as this many cells of a backup.
 DRAW_WORK = 10
-#: Weight of a visit in the draw of the pseudo-outcome's probability.
-OPTIMISM_VISITS = 2.0
+#: Pairs that a plan draws with an optimistic pseudo-outcome if everything is still to gain.
+OPTIMISTIC_PAIRS = 6.0
 #: Cost of an untried pair in the returned policy after a proof of infeasibility: larger than any observed.
 UNKNOWN_COST = 1e200
 #: Plan with the drawn probabilities, not with means. Not a literal True: numba would compile another specialisation.
@@ -95,8 +128,8 @@ class PosteriorSampling(LearnerSettings):
     means.
     """
 
-    #: Prior weight of an optimistic pseudo-outcome, which earns as much as possible; more of it explores more.
-    optimism: float = Field(default=0.05, gt=0, le=1)
+    #: Least share of draws with an optimistic pseudo-outcome, which earns as much as possible: more explores more.
+    optimism: float = Field(default=0.04, gt=0, le=1)
     #: All pairs are drawn again when the number of episodes has grown by this share.
     replan_growth: float = Field(default=0.005, gt=0, le=1)
 
@@ -162,8 +195,8 @@ class Tables(NamedTuple):
     shift: int
     #: Do rows share distributions? Then rewards and violations are counted by row.
     shared: bool
-    #: m: prior mass of the optimistic pseudo-outcome.
-    prior: float
+    #: Least share of draws with an optimistic pseudo-outcome.
+    least_share: float
     #: A plan is due when episodes have grown by this share.
     growth: float
     #: Work of plans that is allowed in addition to twice the work of the episodes.
@@ -188,7 +221,7 @@ class PosteriorLearner(TabularAlgorithm[Tables]):
         left = np.arange(task.sizes.horizon, -1, -1.0)
         super().__init__(
             task, Tables, {"distribution": 0, "limited": 0}, groups=NO_GROUPS, most=hi * left, least=lo * left,
-            shared=bool(self.grouping), prior=settings.optimism,
+            shared=bool(self.grouping), least_share=settings.optimism,
             growth=settings.replan_growth, credit=CREDIT,
         )  # fmt: skip
         self._distribution_numbers: dict[Hashable, int] = {}
@@ -352,14 +385,14 @@ class PosteriorLearner(TabularAlgorithm[Tables]):
 
 
 @loop
-def draw_distribution(tables: Tables, distribution: int) -> None:
+def draw_distribution(tables: Tables, distribution: int, share: float) -> None:
     """Draw the probabilities of outcomes; before the first visit the pseudo-outcome has probability 1."""
     tables.drawn[distribution] = tables.visits[distribution]
     if tables.visits[distribution] == 0:
         tables.optimism[distribution] = 1.0
         return
-    optimism = draw_gamma(tables.words, tables.prior)
-    optimism /= optimism + draw_gamma(tables.words, OPTIMISM_VISITS * tables.visits[distribution])
+    u = uniform(tables.words) / share
+    optimism = 1.0 - u ** (0.5 / tables.visits[distribution]) if u < 1.0 else 0.0
     total = 0.0
     cell = tables.head[distribution]
     while cell != NO_CELL:
@@ -522,11 +555,19 @@ def drop_row(
                 back_up(tables, layout, DRAWN, step, slot, log)
 
 
+@inlined
+def optimistic_share(tables: Tables, first: int) -> float:
+    """Return the share of draws with an optimistic pseudo-outcome, by what is still to gain from the first state."""
+    width = tables.most[0] - tables.least[0]
+    gain = (tables.most[0] - tables.value[first, 0]) / width if width > 0.0 else 0.0
+    return max(tables.least_share, OPTIMISTIC_PAIRS * gain / tables.head.shape[0])
+
+
 @loop
-def replan(tables: Tables, layout: Layout, log: Log) -> None:
+def replan(tables: Tables, layout: Layout, share: float, log: Log) -> None:
     """Draw every distribution and plan."""
     for distribution in range(tables.head.shape[0]):
-        draw_distribution(tables, distribution)
+        draw_distribution(tables, distribution, share)
     make_plan(tables, layout, DRAWN, log)
     steps = layout.horizon if tables.shift == 1 else 1
     rows = layout.row_start[layout.row_start.shape[0] - 1]
@@ -537,6 +578,8 @@ def replan(tables: Tables, layout: Layout, log: Log) -> None:
 
 def learn_path(tables: Tables, layout: Layout, path: Path, length: int, episode: int, log: Log) -> None:
     """Learn from an episode of `length` steps, then plan if that is due."""
+    first = path.slot[0]
+    share = optimistic_share(tables, first)
     for step in range(length):
         remember(tables, path.row[step], path.following[step], path.payoff[step, 0], path.payoff[step, 1])
     for step in range(length):
@@ -546,17 +589,16 @@ def learn_path(tables: Tables, layout: Layout, path: Path, length: int, episode:
         step = length - 1 - back
         slot, distribution = path.slot[step], np.int64(tables.distribution_of_row[path.row[step]])
         if 4 * tables.visits[distribution] >= 5 * tables.drawn[distribution]:
-            draw_distribution(tables, distribution)
+            draw_distribution(tables, distribution, share)
         back_up(tables, layout, DRAWN, step, slot, log)
         for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
             tables.step_work[0] += 1 + tables.kinds[tables.distribution_of_row[row]]
-    first = path.slot[0]
     tables.begun[first] += 1
     if tables.proved[0] == 0 and tables.cost[first, 0] > 0.0:
         tables.proved[0], tables.dead_first[0] = episode, first
     tables.episodes[0] += 1
     if tables.episodes[0] >= tables.next_plan[0] and tables.plan_work[0] <= tables.credit + 2 * tables.step_work[0]:
-        replan(tables, layout, log)
+        replan(tables, layout, share, log)
 
 
 def out_of_cells(tables: Tables, layout: Layout) -> bool:
