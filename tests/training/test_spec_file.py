@@ -240,7 +240,7 @@ TABLE = '[problem]\nkind = "tables"\nhorizon = 2\nfile = "t.csv"\n'
         (ENERGY + "[settings]\noptimsm = 1", "optimsm is not a setting of PosteriorSampling; do you mean optimism?"),
         (ENERGY + "[settings]\nlearner = 'SafeQ'\npreset = 'paper'", "preset is 'paper'; SafeQ has none"),
         (
-            ENERGY + "[settings]\nlearner = 'OptPrimalDual'\npreset = 'opdop'\nslack = 1",
+            ENERGY + "[settings]\nlearner = 'OptPrimalDual'\npreset = 'opdop'\nepisodes = 9\nslater = 1\nslack = 1",
             "slack is not a setting of OptPrimalDual",
         ),
         (ENERGY + "[settings]\nlearner = 'ConstrainedQ'\npreset = 'published'\nslack = -1", "slack is -1"),
