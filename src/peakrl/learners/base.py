@@ -410,7 +410,8 @@ class Algorithm(ABC):
 
     def proof(self) -> list[Witness]:
         """Every observation that the proof of infeasibility rests on, from the first state on."""
-        memory, first = self.memory(), self.dead_first
+        first = self.dead_first
+        memory = None if first is None else self.memory()
         return [] if first is None or memory is None else memory.proof(self.space, first)
 
     def certificate(self) -> Certificate | None:
