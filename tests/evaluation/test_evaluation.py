@@ -21,7 +21,7 @@ from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from peakrl import PeakError, Policy, compile_model, evaluate
 from peakrl.errors import PolicyError, SettingsError
-from peakrl.evaluation.curve import new_curve, policy_curve, summed_totals
+from peakrl.evaluation.curve import Changes, new_curve, policy_curve, summed_totals
 
 FIELDS = ("value", "violation", "violation_probability", "step_rewards", "step_violations", "worst_margin")
 #: Problems are drawn in blocks, so that a failure names one and the whole is shared among workers.
@@ -92,7 +92,7 @@ def curve_of(model, policy, cuts, dense):
     value, violation = np.empty(policy.episodes), np.empty(policy.episodes)
     columns = [policy.change_episode.copy(), policy.change_node.copy(), policy.change_row.copy()]
     for start, end in zip([0, *cuts], [*cuts, policy.episodes], strict=True):
-        used = policy_curve(model.layout, curve, *columns, start + 1, value[start:end], violation[start:end])
+        used = policy_curve(model.layout, curve, Changes(*columns), start + 1, value[start:end], violation[start:end])
         columns = [column[used:] for column in columns]
     return value, violation
 
@@ -143,7 +143,7 @@ def test_a_mixtures_totals_and_margins_do_not_depend_on_how_its_steps_are_stored
     curve = new_curve(model.layout, payoffs, model.row_margin, *first, dense)
     sums = np.zeros_like(curve.totals)
     changes = (policy.change_episode, policy.change_node, policy.change_row)
-    summed_totals(model.layout, curve, *changes, policy.episodes, sums)
+    summed_totals(model.layout, curve, Changes(*changes), policy.episodes, sums)
     assert sums[:, 0] == pytest.approx(sum(part.step_rewards for part in parts), rel=1e-12, abs=1e-12)
     assert sums[:, 1:] == pytest.approx(sum(part.step_violations for part in parts), rel=1e-12, abs=1e-12)
     assert np.array_equal(curve.worst, np.min([part.worst_margin for part in parts], axis=0))

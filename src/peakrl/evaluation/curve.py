@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from peakrl.jit import inlined, loop
 from peakrl.numerics import times
 from peakrl.policy.tables import first_rows
-from peakrl.space import starts_of
+from peakrl.space import read_only, starts_of
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Ints, Layout, Longs
 
@@ -44,6 +44,14 @@ MOST_CELLS, CELLS_AN_OUTCOME = 1 << 21, 4
 
 #: Products down to 1e-290 are safe; floating-point numbers end at 1e-308.
 SAFE_DIGITS = -290.0
+
+
+class Changes(NamedTuple):
+    """[change]: from an episode on, a node takes a row; in order of episode."""
+
+    episode: Ints
+    node: Ints
+    row: Ints
 
 
 class Curve(NamedTuple):
@@ -85,6 +93,9 @@ class Curve(NamedTuple):
     worst: Floats
     #: [0]: whether the numbers above belong to the policy; False before the first evaluation.
     evaluated: NDArray[np.bool_]
+
+
+NO_CHANGES = Changes(*[np.empty(0, np.int32)] * 3)
 
 
 def may_vanish(layout: Layout, row_payoffs: Floats, first_probability: Floats) -> bool:
@@ -156,29 +167,18 @@ def new_curve(
 
 
 @loop
-def policy_curve(
-    layout: Layout,
-    curve: Curve,
-    change_episode: Ints,
-    change_node: Ints,
-    change_row: Ints,
-    episode: int,
-    value: Floats,
-    violation: Floats,
-) -> int:
+def policy_curve(layout: Layout, curve: Curve, changes: Changes, episode: int, value: Floats, violation: Floats) -> int:
     """Fill value[j] and violation[j] with those of pi^k, k = episode + j; return how many changes were applied.
 
     Changes are in order of episode; one of episode k holds from pi^k on. Those of later episodes than asked for
     are left for the next call: pass what follows the returned count.
     """
     # Not the literal 0: numba would compile `apply_changes` for it apart.
-    position, changes, totals = np.int64(0), change_episode.shape[0], curve.totals
+    position, count, totals = np.int64(0), changes.episode.shape[0], curve.totals
     reward, cost = 0.0, 0.0
     for j in range(value.shape[0]):
-        if j == 0 or (position < changes and change_episode[position] <= episode + j):
-            position, step = apply_changes(
-                layout, curve, change_episode, change_node, change_row, position, episode + j
-            )
+        if j == 0 or (position < count and changes.episode[position] <= episode + j):
+            position, step = apply_changes(layout, curve, changes, position, episode + j)
             recompute(layout, curve, step)
             reward, cost = 0.0, 0.0
             for h in range(layout.horizon):
@@ -190,21 +190,13 @@ def policy_curve(
 
 
 @loop
-def summed_totals(
-    layout: Layout,
-    curve: Curve,
-    change_episode: Ints,
-    change_node: Ints,
-    change_row: Ints,
-    episodes: int,
-    sums: Floats,
-) -> None:
+def summed_totals(layout: Layout, curve: Curve, changes: Changes, episodes: int, sums: Floats) -> None:
     """Add to `sums` the totals [step, quantity] of pi^1 .. pi^K; what stays in force for n episodes counts n times."""
-    position, changes, episode = np.int64(0), change_episode.shape[0], np.int64(1)
+    position, episode = np.int64(0), np.int64(1)
     while episode <= episodes:
-        position, step = apply_changes(layout, curve, change_episode, change_node, change_row, position, episode)
+        position, step = apply_changes(layout, curve, changes, position, episode)
         recompute(layout, curve, step)
-        following = int(change_episode[position]) if position < changes else episodes + 1
+        following = int(changes.episode[position]) if position < changes.episode.shape[0] else episodes + 1
         count = min(following, episodes + 1) - episode
         for step in range(layout.horizon):
             for q in range(sums.shape[1]):
@@ -213,15 +205,7 @@ def summed_totals(
 
 
 @loop
-def apply_changes(
-    layout: Layout,
-    curve: Curve,
-    change_episode: Ints,
-    change_node: Ints,
-    change_row: Ints,
-    position: int,
-    episode: int,
-) -> tuple[int, int]:
+def apply_changes(layout: Layout, curve: Curve, changes: Changes, position: int, episode: int) -> tuple[int, int]:
     """Apply the changes from `position` on that hold by `episode`.
 
     Return the position after them and the first step at which one of them matters (the horizon where none does).
@@ -229,9 +213,9 @@ def apply_changes(
     rows, distribution, payoffs, row_payoffs = curve.rows, curve.distribution, curve.payoffs, curve.row_payoffs
     user_start, user, mass, stale = curve.user_start, curve.user, curve.mass, curve.stale
     row_distribution, link_start, stride = layout.row_distribution, curve.link_start, layout.node_stride
-    earliest, changes = layout.horizon, change_episode.shape[0]
-    while position < changes and change_episode[position] <= episode:
-        node, row = change_node[position], change_row[position]
+    earliest, count = layout.horizon, changes.episode.shape[0]
+    while position < count and changes.episode[position] <= episode:
+        node, row = changes.node[position], changes.row[position]
         position += 1
         if rows[node] == row:
             continue
@@ -296,8 +280,7 @@ def advance_dense(layout: Layout, curve: Curve, step: int) -> None:
     """`step` and every later one, by products with the matrix (M | p)."""
     mass, matrix, stale, margin, worst = curve.mass, curve.matrix, curve.stale, curve.ahead_margin, curve.worst
     outcome_start, following, probability = layout.outcome_start, layout.outcome_next, layout.outcome_probability
-    payoffs, distribution, rows, row_margins = curve.payoffs, curve.distribution, curve.rows, curve.row_margins
-    link_start, totals_start = curve.link_start, curve.totals_start
+    distribution, link_start, totals_start = curve.distribution, curve.link_start, curve.totals_start
     margins = worst.shape[0] > 0  # tested out here: a call that does nothing is not free
     for h in range(step, layout.horizon):
         source, target, totals = link_start[h - 1], link_start[h], totals_start[h]
@@ -313,46 +296,29 @@ def advance_dense(layout: Layout, curve: Curve, step: int) -> None:
                     matrix[link, column] = 0.0
                 for o in range(start, last):
                     matrix[link, distribution[here + following[o]] - first] += probability[o]
-                expect(matrix, link, totals - target, payoffs, here, following, probability, start, last)
-                if margins:
-                    least(margin, link, row_margins, rows, here, following, start, last)
+                look_ahead(layout, curve, link, link + shift, totals - target, here)
             if margins:
                 note_margins(worst, margin, link)
         multiply(mass, matrix, np.uint64(source), np.uint64(target), np.uint64(link_start[h + 1]))
-        for q in range(payoffs.shape[1]):
+        for q in range(curve.totals.shape[1]):
             curve.totals[h, q] = mass[totals + q]
 
 
-@loop
-def expect(
-    into: Floats,
-    link: int,
-    column: int,
-    payoffs: Floats,
-    here: int,
-    following: Ints,
-    probability: Floats,
-    start: int,
-    last: int,
-) -> None:
-    """into[link, column + q] = what the outcomes start .. last are expected to pay at their nodes."""
+@inlined
+def look_ahead(layout: Layout, curve: Curve, link: int, d: int, column: int, here: int) -> None:
+    """Set what the outcomes of distribution d are expected to pay, from a column on, and their least margins."""
+    start, last = layout.outcome_start[d], layout.outcome_start[d + 1]
+    following, probability, payoffs = layout.outcome_next, layout.outcome_probability, curve.payoffs
     for q in range(payoffs.shape[1]):
         paid = 0.0
         for o in range(start, last):
             paid += times(probability[o], payoffs[here + following[o], q])
-        into[link, column + q] = paid
-
-
-@loop
-def least(
-    into: Floats, link: int, margins: Floats, rows: Ints, here: int, following: Ints, start: int, last: int
-) -> None:
-    """into[link, i] = the least margin i at the nodes of the outcomes start .. last."""
-    for i in range(margins.shape[1]):
+        curve.matrix[link, column + q] = paid
+    for i in range(curve.row_margins.shape[1]):
         smallest = np.inf
         for o in range(start, last):
-            smallest = min(smallest, margins[rows[here + following[o]], i])
-        into[link, i] = smallest
+            smallest = min(smallest, curve.row_margins[curve.rows[here + following[o]], i])
+        curve.ahead_margin[link, i] = smallest
 
 
 @loop
@@ -379,8 +345,7 @@ def advance_sparse(layout: Layout, curve: Curve, step: int) -> None:
     """`step` and every later one, outcome by outcome through the links that have mass."""
     mass, ahead, stale, margin, worst = curve.mass, curve.matrix, curve.stale, curve.ahead_margin, curve.worst
     outcome_start, following, probability = layout.outcome_start, layout.outcome_next, layout.outcome_probability
-    payoffs, distribution, rows, row_margins = curve.payoffs, curve.distribution, curve.rows, curve.row_margins
-    active, active_count, totals = curve.active, curve.active_count, curve.totals
+    active, active_count, totals, distribution = curve.active, curve.active_count, curve.totals, curve.distribution
     margins, no_column = worst.shape[0] > 0, np.int64(0)
     for h in range(step, layout.horizon):
         here, source, target = h * layout.node_stride, curve.link_start[h - 1], curve.link_start[h]
@@ -394,9 +359,7 @@ def advance_sparse(layout: Layout, curve: Curve, step: int) -> None:
             m, start, last = mass[link], outcome_start[link + shift], outcome_start[link + shift + 1]
             if stale[link]:
                 stale[link] = False
-                expect(ahead, link, no_column, payoffs, here, following, probability, start, last)
-                if margins:
-                    least(margin, link, row_margins, rows, here, following, start, last)
+                look_ahead(layout, curve, link, link + shift, no_column, here)
             if margins:
                 note_margins(worst, margin, link)
             for q in range(totals.shape[1]):
@@ -419,7 +382,7 @@ class PolicyCurve:
         self.rows: Ints = first_rows(model) if rows is None else rows
         self._tables: Curve | None = None
         #: Changes that apply to later episodes: episode, node, row.
-        self.pending: list[Ints] = [np.empty(0, np.int32)] * 3
+        self.pending: Sequence[Ints] = NO_CHANGES
 
     @property
     def tables(self) -> Curve:
@@ -438,19 +401,15 @@ class PolicyCurve:
 
     def advance(self, done: int, count: int, changes: Sequence[Ints]) -> Floats:
         """Return [episode, 2] for episodes done+1 .. done+count."""
-        columns = [np.concatenate([old, new]) for old, new in zip(self.pending, changes, strict=True)]
+        columns = [read_only(np.concatenate(both)) for both in zip(self.pending, changes, strict=True)]
         value, violation = np.empty(count), np.empty(count)
-        for column in columns:
-            column.flags.writeable = False  # as the change list of an averaged policy is
-        episode, node, row = columns
-        used = policy_curve(self.model.layout, self.tables, episode, node, row, done + 1, value, violation)
+        used = policy_curve(self.model.layout, self.tables, Changes(*columns), done + 1, value, violation)
         self.pending = [column[used:] for column in columns]
         return np.stack([value, violation], axis=1)
 
 
 def policy_value(model: TabularModel, rows: Ints) -> dict[str, float]:
     """Return the exact value and violation of the policy `rows` [node]."""
-    nothing = [np.empty(0, np.int32)] * 3
     rows = np.where(first_rows(model) < 0, np.int32(-1), rows)  # states without actions may hold any number
-    value, violation = PolicyCurve(model, rows).advance(0, 1, nothing)[0].tolist()
+    value, violation = PolicyCurve(model, rows).advance(0, 1, NO_CHANGES)[0].tolist()
     return {"value": value, "violation": violation}

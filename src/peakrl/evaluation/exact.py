@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 from peakrl.checks import check_number
 from peakrl.compile import Target
 from peakrl.errors import PolicyError
-from peakrl.evaluation.curve import may_vanish, new_curve, summed_totals
+from peakrl.evaluation.curve import Changes, may_vanish, new_curve, summed_totals
 from peakrl.jit import loop
 from peakrl.numerics import LEAST, times
 from peakrl.policy.mixture import AnyPolicy, AveragedPolicy, model_for
@@ -222,9 +222,9 @@ def expected_totals(
         first = (model.first_slot, model.first_probability)
         dense = False if may_vanish(layout, payoffs, model.first_probability) else None
         curve = new_curve(layout, payoffs, margins, *first, policy.first, dense)
-        changes = (policy.change_episode, policy.change_node, policy.change_row)
+        changes = Changes(policy.change_episode, policy.change_node, policy.change_row)
         sums = np.zeros_like(curve.totals)
-        summed_totals(layout, curve, *changes, policy.episodes, sums)
+        summed_totals(layout, curve, changes, policy.episodes, sums)
         return np.where(sums > 0.0, np.maximum(sums / policy.episodes, LEAST), sums / policy.episodes), curve.worst
     if not isinstance(policy, Policy | StochasticPolicy):
         raise PolicyError(f"{policy!r} is not a policy that can be evaluated")
