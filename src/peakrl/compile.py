@@ -126,7 +126,7 @@ class Search:
                 where = Place(step, state, action)
                 refuse_action(action, seen, where)
                 seen.add(action)
-                outcomes = each_outcome(self.problem.outcomes(step, state, action), where)
+                outcomes = iterate(self.problem.outcomes(step, state, action), where, "outcomes")
                 self.add_row(action, self.merge(outcomes, where, self.slot_of))
                 if len(seen) % PAUSE == 0:
                     self.guard_memory(step)
@@ -261,7 +261,7 @@ class Search:
         answers: list[tuple[Hashable, Any]] = []
         for action in self.problem.actions(step, state):
             where = Place(step, state, action)
-            outcomes = each_outcome(self.problem.outcomes(step, state, action), where)
+            outcomes = iterate(self.problem.outcomes(step, state, action), where, "outcomes")
             merged = self.merge(outcomes, where, lambda following, _: following)
             answers.append((action, {outcome: round(chance, 9) for outcome, chance in merged.items()}))
         return answers
@@ -386,15 +386,10 @@ def refuse_action(action: Any, seen: set[Hashable], where: Place) -> None:
         raise ProblemError(f"{where}: the action is offered twice")
 
 
-def each_outcome(given: Any, where: Place) -> Iterator[Any]:
-    """Return an iterator over the outcomes of an action."""
-    if isinstance(given, Outcome):
-        raise ProblemError(f"{where}: outcomes() gave a single Outcome; it must give a sequence: [Outcome(...)]")
-    return iterate(given, where, "outcomes")
-
-
 def iterate(given: Any, where: Place, of: str) -> Iterator[Any]:
-    """Return an iterator over actions or outcomes; a string, which would be iterated by letters, is an error."""
+    """Return an iterator over actions or outcomes; a string or a single outcome, which has parts, is an error."""
+    if isinstance(given, Outcome):
+        raise ProblemError(f"{where}: {of}() gave a single Outcome; it must give a sequence: [Outcome(...)]")
     if isinstance(given, str):
         raise ProblemError(f"{where}: {of}() gave {given!r}; it must be a sequence of {of}")
     return iter(given) if type(given) in (list, tuple) else check_each(given, f"{where}: {of}()", of)

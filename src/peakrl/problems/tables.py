@@ -50,11 +50,6 @@ burnt,rest,burnt,1,0,-10
 """
 
 
-def with_file(parameters: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the parameters of `table_problem` with the path of the file."""
-    return {**parameters, "file": file_of(parameters, folder)}
-
-
 def file_of(parameters: dict[str, Any], folder: Path) -> Path:
     """Return the table file."""
     file = parameters["file"]
@@ -65,7 +60,6 @@ def file_of(parameters: dict[str, Any], folder: Path) -> Path:
 
 @problem(
     "tables",
-    reader=with_file,
     source=file_of,
     files=("file",),
     template="tables",
@@ -264,26 +258,19 @@ def problem_of_outcomes(path: Path, horizon: int, options: Mapping[str, Any]) ->
         reward_range=(lo, hi),
         constraint_bounds=tuple(options.get("constraint_bounds") or largest),
         stationary="step" not in columns,
-        first=listed_states(first_states(options.get("initial"), state_of, rows[0][1]["state"]), table),
+        first=first_states(options.get("initial", rows[0][1]["state"]), state_of, table),
         table=table,
     )
 
 
-def first_states(given: Any, state_of: Callable[[str], Hashable], otherwise: str) -> tuple[tuple[float, Hashable], ...]:
-    """Return (probability, state) pairs of the first state."""
-    if given is None:
-        return ((1.0, state_of(otherwise)),)
-    if isinstance(given, dict):
-        return tuple((probability, state_of(state)) for state, probability in given.items())
+def first_states(
+    given: Any, state_of: Callable[[str], Hashable], table: Mapping[tuple[int, Hashable], Any]
+) -> tuple[tuple[float, Hashable], ...]:
+    """Return (probability, state) pairs of the first state, or raise if one has no row at the first step."""
     if isinstance(given, list):
         raise ProblemError(f"initial is {given!r}; with outcomes it is a state or {{state = probability}}")
-    return ((1.0, state_of(str(given))),)
-
-
-def listed_states(
-    first: tuple[tuple[float, Hashable], ...], table: Mapping[tuple[int, Hashable], Any]
-) -> tuple[tuple[float, Hashable], ...]:
-    """Return the first states, or raise if one has no row at the first step."""
+    chances = given if isinstance(given, dict) else {str(given): 1.0}
+    first = tuple((probability, state_of(state)) for state, probability in chances.items())
     for _, state in first:
         if (0, state) not in table:
             raise ProblemError(f"initial names {state!r}, which no row has as its state at the first step")

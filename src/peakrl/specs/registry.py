@@ -44,7 +44,8 @@ class Kind:
     example: Mapping[str, Any] = field(default_factory=dict)
     example_files: Mapping[str, str] = field(default_factory=dict)
     episodes: int = 20_000
-    #: (parameters, folder) -> arguments of `function`, from plain values and files.
+    #: (parameters, folder) -> arguments of `function`, from plain values and files; by default the path of `source` in
+    #: place of the file's name.
     reader: Callable[[dict[str, Any], Path], dict[str, Any]] | None = None
     #: (parameters, folder) -> the file on whose content the problem depends, if the problem does not hold it.
     source: Callable[[dict[str, Any], Path], Path | None] | None = None
@@ -69,7 +70,12 @@ class Kind:
     def build(self, parameters: Mapping[str, Any], folder: Path) -> Any:
         """Return the problem; paths among its parameters are relative to `folder`."""
         check_names(self.parameters, parameters)
-        return self.function(**(parameters if self.reader is None else self.reader(dict(parameters), folder)))
+        given = dict(parameters)
+        if self.reader is not None:
+            given = self.reader(given, folder)
+        elif self.source is not None:
+            given[self.files[0]] = self.source(given, folder)
+        return self.function(**given)
 
 
 def problem(name: str, **facts: Any) -> Callable[[Function], Function]:

@@ -156,11 +156,6 @@ def fit_arrivals(days: Any, *, max_arrival: int = 10, smoothing: float = 1.0) ->
     return HourlyArrivals(matrices, marginals[0])
 
 
-def with_station(parameters: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the parameters of `solar_transmitter` with an absolute path."""
-    return {**parameters, "station": station_file(parameters["station"], folder)}
-
-
 def station_source(parameters: dict[str, Any], folder: Path) -> Path:
     """Return the file that the problem depends on."""
     return station_file(parameters["station"], folder)
@@ -169,7 +164,6 @@ def station_source(parameters: dict[str, Any], folder: Path) -> Path:
 @problem(
     "solar_transmitter",
     env="SolarTransmitter-v0",
-    reader=with_station,
     source=station_source,
     files=("station",),
     parts=("battery", "arrival"),
