@@ -134,6 +134,14 @@ def test_a_recurring_state_is_one_slot_only_in_a_stationary_problem():
     assert not dependent.stationary
 
 
+def test_nothing_that_a_stationary_model_stores_grows_with_its_horizon():
+    transitions, rewards = np.full((3, 2, 3), 1 / 3), np.zeros((3, 2))
+    stored = [vars(TabularModel.from_arrays(transitions, rewards, [], horizon)) for horizon in (2, 200)]
+    sizes = [{name: each.shape for name, each in one.items() if isinstance(each, np.ndarray)} for one in stored]
+    assert sizes[0] == sizes[1]
+    assert len(sizes[0]) > 8
+
+
 @seeds(25)
 def test_reachable_nodes_are_those_that_some_policy_meets(seed):
     problem = random_problem(seed)
