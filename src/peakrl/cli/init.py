@@ -16,6 +16,8 @@ from peakrl.specs.registry import Kind, kinds
 
 #: Columns of a comment.
 WIDTH = 100
+#: Files that stand beside a problem file are named by the template and their suffix.
+TEMPLATES = Path(__file__).parent / "templates"
 #: The template of an environment, which is not a kind of problem.
 GYMNASIUM = "gymnasium"
 
@@ -58,22 +60,18 @@ def template_files(which: str, name: str) -> dict[str, str]:
     """Return the files of a template as {suffix: text}."""
     others = ", ".join(kind.name for kind in kinds().values() if kind.template not in (None, which))
     if which == GYMNASIUM:
-        head, episodes, files = (
-            read("gymnasium.toml").replace("{others}", others),
-            500,
-            {".py": read("gymnasium.py.txt")},
-        )
+        head, episodes = read("gymnasium.toml").replace("{others}", others), 500
     else:
         kind = next(kind for kind in kinds().values() if kind.template == which)
         head, episodes = problem_table(kind, f"{others}, {GYMNASIUM}"), kind.episodes
-        files = dict(kind.example_files)
     text = (head + "\n" + read("learning.toml")).replace("{name}", name).replace("{episodes}", f"{episodes:_}")
-    return {".toml": text, **files}
+    more = (path.name for path in TEMPLATES.glob(f"{which}.*") if path.suffix != ".toml")
+    return {".toml": text} | {file.removeprefix(which).removesuffix(".txt"): read(file) for file in more}
 
 
 def read(name: str) -> str:
     """Return a file of the folder `templates`."""
-    return (Path(__file__).parent / "templates" / name).read_text("utf-8")
+    return (TEMPLATES / name).read_text("utf-8")
 
 
 def comment(text: str) -> list[str]:

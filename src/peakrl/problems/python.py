@@ -19,40 +19,6 @@ from peakrl.specs.registry import check_names, problem
 from peakrl.specs.user_code import load_named, running, source_file
 from peakrl.tabular import TabularModel
 
-#: The file that `peakrl init --kind python` writes beside the problem file.
-MODULE = '''"""A warehouse that must never run out: how much to order, before the demand of the day is known?"""
-
-from peakrl import Outcome, Problem
-
-
-class Warehouse(Problem):
-    """State: the stock. Action: how much to order. Constraint: the stock after the day is at least 0."""
-
-    name = "warehouse"
-    horizon = 7
-    constraint_names = ("stock",)
-    stationary = True
-
-    def __init__(self, capacity):
-        self.capacity = capacity
-
-    def initial(self):
-        return [(1.0, self.capacity)]
-
-    def actions(self, step, state):
-        return range(self.capacity - max(state, 0) + 1)
-
-    def outcomes(self, step, state, action):
-        for probability, demand in ((0.5, 0), (0.3, 1), (0.2, 2)):
-            left = max(state, 0) + action - demand
-            yield Outcome(probability, left, -0.5 * action - 0.1 * max(left, 0), (float(left),))
-
-
-def make(capacity):
-    """Return the problem; `arguments` of the problem file are its parameters."""
-    return Warehouse(capacity)
-'''
-
 
 def with_function(parameters: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Return the function with its arguments bound by name."""
@@ -90,7 +56,6 @@ def source_of(parameters: dict[str, Any], folder: Path) -> Path | None:
     runs_code=True,
     template="python",
     example={"function": "{name}.py:make", "arguments": {"capacity": 5}},
-    example_files={".py": MODULE},
 )
 def own_problem(
     function: str | Callable[[], Any], arguments: Mapping[str, Any] | None = None, **more: Any

@@ -36,20 +36,6 @@ ARRAYS = ("transitions", "rewards", "constraints", "initial", "available")
 _WORD = re.compile(r"-?[0-9]{1,9}")
 
 
-#: The file that `peakrl init --kind tables` writes beside the problem file.
-EXAMPLE = """state,action,next_state,probability,reward,temperature
-cold,rest,cold,1,0,40
-cold,work,warm,0.8,1,20
-cold,work,hot,0.2,1,5
-warm,rest,cold,1,0,40
-warm,work,hot,0.5,2,5
-warm,work,burnt,0.5,2,-10
-hot,rest,warm,1,0,20
-hot,work,burnt,1,3,-10
-burnt,rest,burnt,1,0,-10
-"""
-
-
 def file_of(parameters: dict[str, Any], folder: Path) -> Path:
     """Return the table file."""
     file = parameters["file"]
@@ -64,7 +50,6 @@ def file_of(parameters: dict[str, Any], folder: Path) -> Path:
     files=("file",),
     template="tables",
     example={"file": "{name}.csv", "horizon": 10, "initial": "cold"},
-    example_files={".csv": EXAMPLE},
 )
 def table_problem(
     file: str | Path,

@@ -40,9 +40,8 @@ class Kind:
     parts: tuple[str, ...] = ()
     #: Name for `peakrl init --kind`, whose file has the parameters with their defaults and descriptions.
     template: str | None = None
-    #: Values in that file in place of defaults ({name}: name of the file), further files by suffix, and episodes.
+    #: Values in that file in place of defaults ({name}: name of the file), and episodes.
     example: Mapping[str, Any] = field(default_factory=dict)
-    example_files: Mapping[str, str] = field(default_factory=dict)
     episodes: int = 20_000
     #: (parameters, folder) -> arguments of `function`, from plain values and files; by default the path of `source` in
     #: place of the file's name.
