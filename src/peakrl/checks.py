@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from peakrl.errors import PeakError, ProblemError, SettingsError
 
-#: Tolerance for sums of probabilities and declared bounds (rounding).
+#: Tolerance for sums of probabilities, and that of declared bounds relative to them (rounding).
 ROUNDING = 1e-9
 #: Largest reward or constraint value, and smallest bound on a constraint: squares of their ratios must be finite.
 LARGEST, SMALLEST_BOUND = 1e30, 1e-30
@@ -149,6 +149,18 @@ def check_bounds(value: Any, what: str, count: int | None = None, *, error: Erro
 def bound_above(largest: float) -> float:
     """Return a bound on a constraint whose largest absolute value is known; 1 if it is always 0."""
     return max(largest, SMALLEST_BOUND) if largest else 1.0
+
+
+def reward_limits(reward_range: tuple[float, float]) -> tuple[float, float]:
+    """Return the range in which rewards are accepted: the declared one with a margin for rounding.
+
+    The margin is 2^-30, about 1e-9, of the larger end rounded up to a power of 2: it scales with the unit of the
+    rewards, and sums with it stay as exact as without. Whatever is bounded by declared rewards is bounded by these.
+    """
+    lo, hi = reward_range
+    size = max(abs(lo), abs(hi))
+    margin = math.ldexp(1.0, math.frexp(size)[1] - 30) if 0.0 < size < math.inf else 0.0
+    return lo - margin, hi + margin
 
 
 def is_usual(value: float) -> bool:

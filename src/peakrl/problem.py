@@ -12,7 +12,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from peakrl.checks import LARGEST, ROUNDING, check_bounds, check_count, check_each, check_range, check_tolerances
+from peakrl.checks import (
+    LARGEST,
+    ROUNDING,
+    check_bounds,
+    check_count,
+    check_each,
+    check_range,
+    check_tolerances,
+    reward_limits,
+)
 from peakrl.errors import ProblemError
 from peakrl.memory import MOST_STEPS
 
@@ -148,8 +157,5 @@ def undeclared(bounds: Any) -> bool:
 
 def payoff_limits(rewards: tuple[float, float], bounds: Sequence[float]) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the least and the largest valid reward and values of the constraints; rounding is tolerated."""
-    size = max(1.0, *map(abs, rewards))
-    tolerance = ROUNDING * size if math.isfinite(size) else 0.0
-    widest = [min(bound * (1 + ROUNDING), LARGEST) for bound in bounds]
-    least = max(rewards[0] - tolerance, -LARGEST), *(-bound for bound in widest)
-    return least, (min(rewards[1] + tolerance, LARGEST), *widest)
+    (lo, hi), widest = reward_limits(rewards), [min(bound * (1 + ROUNDING), LARGEST) for bound in bounds]
+    return (max(lo, -LARGEST), *(-bound for bound in widest)), (min(hi, LARGEST), *widest)

@@ -37,7 +37,7 @@ from typing import Any
 
 import numpy as np
 
-from peakrl.checks import LARGEST_PENALTY, check_count, check_fraction, check_number
+from peakrl.checks import LARGEST_PENALTY, ROUNDING, check_count, check_fraction, check_number, reward_limits
 from peakrl.compile import Target, as_model
 from peakrl.errors import SettingsError
 from peakrl.evaluation import Evaluation, evaluate
@@ -54,7 +54,7 @@ __all__ = ["Audit", "PacPlan", "audit_slack", "pac_plan", "solve_modified", "sol
 #: `audit_slack` solves the relaxed problem by default if the model has at most this many (step, state, action) entries.
 SMALL = 20_000
 #: Two exact computations of one value may differ by this much of it.
-ROUNDING = 1e-12
+NOTHING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -282,7 +282,7 @@ class Audit:
     def value_won(self) -> float:
         """Value of the modified optimum's policy minus the optimal value."""
         won = float(self.modified_evaluation.value) - self.optimum.value
-        return won if abs(won) > ROUNDING * max(1.0, abs(self.optimum.value)) else 0.0
+        return won if abs(won) > NOTHING * max(abs(self.modified_evaluation.value), abs(self.optimum.value)) else 0.0
 
     @property
     def exact(self) -> bool:
@@ -431,9 +431,9 @@ def audit_slack(
 def check_assumptions(model: TabularModel, slack: float, optimum: Solution[Policy]) -> list[Check]:
     """Return a check of each assumption of the paper."""
     reward, (lo, hi) = model.payoffs.reward, model.reward_range
-    margin = 1e-9 * max(1.0, abs(lo), abs(hi))
+    least, most = reward_limits(model.reward_range)
     seen = f"{reward.min():.6g} to {reward.max():.6g}"
-    inside = bool(reward.min() >= lo - margin and reward.max() <= hi + margin)
+    inside = bool(least <= reward.min() and reward.max() <= most)
     shift = f"after a shift by {-lo:.6g} per step, which does not change the order of policies"
     checks = [
         Check("rewards stay in their declared range", inside, f"{seen}, declared {lo:.6g} to {hi:.6g}"),
@@ -464,7 +464,7 @@ def check_constraint(name: str, bound: float, least: float, most: float, slack: 
     checks = [
         Check(
             f"{name!r} stays within its bound",
-            size <= bound * (1 + 1e-9),
+            size <= bound * (1 + ROUNDING),
             f"{least:.6g} to {most:.6g}, bound {bound:.6g}",
         ),
         Check(f"{name!r} can be satisfied", most >= 0, sign),

@@ -171,11 +171,12 @@ class Evaluation:
     def is_pac(self, epsilon: float, optimum: Any) -> bool:
         """Return whether the value is within `epsilon` of the optimum and the violation at most `epsilon`.
 
-        `optimum` is the optimal value or anything with a `value`; rounding (1e-9 of the optimum) is tolerated.
+        `optimum` is the optimal value or anything with a `value`; rounding is tolerated, 1e-9 of the optimum or of what
+        the steps earn and lose.
         """
         epsilon = check_number(epsilon, "epsilon", least=0)
         best = check_number(getattr(optimum, "value", optimum), "optimum")
-        margin = epsilon + ROUNDING * max(1.0, abs(best))
+        margin = epsilon + ROUNDING * max(abs(best), float(np.abs(self.step_rewards).sum()))
         return bool(best - self.value <= margin and self.violation <= epsilon)
 
     def __repr__(self) -> str:

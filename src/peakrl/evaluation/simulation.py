@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from peakrl.checks import MOST_EPISODES, ROUNDING, check_confidence, check_count, check_seed
+from peakrl.checks import MOST_EPISODES, ROUNDING, check_confidence, check_count, check_seed, reward_limits
 from peakrl.compile import as_model, is_problem
 from peakrl.errors import PolicyError
 from peakrl.evaluation.bounds import betting_interval, lower_mean
@@ -211,11 +211,10 @@ def simulate(
 
 def return_range(horizon: int, reward_range: tuple[float, float], may_end_early: bool) -> tuple[float, float]:
     """Return the least and the largest return; rewards may exceed their range by rounding."""
-    low, high = reward_range
-    margin = ROUNDING * max(1.0, abs(low), abs(high))
+    low, high = reward_limits(reward_range)
     if may_end_early:  # steps that are not taken earn nothing
         low, high = min(low, 0.0), max(high, 0.0)
-    return horizon * (low - margin), horizon * (high + margin)
+    return horizon * low, horizon * high
 
 
 def largest_violation(horizon: int, bounds: Sequence[float] | None) -> float:

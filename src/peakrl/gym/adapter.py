@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
-from peakrl.checks import ROUNDING, check_bounds, check_count, check_range, check_tolerances, shown
+from peakrl.checks import check_bounds, check_count, check_range, check_tolerances, reward_limits, shown
 from peakrl.errors import PeakError, SettingsError, TargetError
 from peakrl.gym.constraints import ConstraintReader, Transition
 from peakrl.problem import State
@@ -106,10 +106,9 @@ class Rules:
         self._known: set[State] = set()
         #: Integer observations without an action mask.
         self._numbered: dict[int, Observed] = {}
-        lo, hi = self.reward_range
-        margin = ROUNDING * max(1.0, abs(lo), abs(hi)) if math.isfinite(lo) and math.isfinite(hi) else 0.0
+        lo, hi = reward_limits(self.reward_range)
         #: Least and largest allowed reward, with a margin for rounding.
-        self.rewards = max(lo - margin, -LARGEST_FLOAT), min(hi + margin, LARGEST_FLOAT)
+        self.rewards = max(lo, -LARGEST_FLOAT), min(hi, LARGEST_FLOAT)
 
     def seen(self, observation: Any, info: dict[str, Any]) -> Observed:
         """Return the state and the available actions."""
