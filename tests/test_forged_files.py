@@ -30,7 +30,7 @@ def test_forged_files_are_read_or_refused(tmp_path):
     """Without the JIT kernels are Python, in which every index is checked."""
     result = fuzz(tmp_path, 0, 300, NUMBA_DISABLE_JIT="1")
     assert result["refused"] > 150
-    assert result["taken"] > 25
+    assert result["taken"] > 20
 
 
 @pytest.mark.slow

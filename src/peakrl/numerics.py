@@ -10,7 +10,12 @@ A sum of such non-negative products is 0 only if every term is: `x > 0` then mea
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from peakrl.jit import inlined
+from peakrl.types import Floats
 
 #: The smallest positive floating-point number.
 LEAST = 5e-324
@@ -23,3 +28,10 @@ def times(a: float, b: float) -> float:
     if product == 0.0 and a != 0.0 and b != 0.0:
         product = LEAST if (a > 0.0) == (b > 0.0) else -LEAST
     return product
+
+
+def sums_exactly(numbers: Floats, count: int) -> bool:
+    """Return whether no sum of up to `count` of these numbers is rounded: all are multiples of a large enough unit."""
+    size = count * float(np.abs(numbers).max(initial=0.0))
+    unit = math.ldexp(1.0, math.frexp(size)[1] - 53) or LEAST
+    return bool((np.fmod(numbers, unit) == 0.0).all())

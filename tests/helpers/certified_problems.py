@@ -6,7 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from peakrl import Outcome, Problem, TabularModel
+from peakrl import Outcome, Problem, TabularModel, solve
+
+
+def share_of_best(model, share):
+    """A share, or several, of the best safe value of a model, as an epsilon."""
+    best = abs(solve(model).value)
+    return tuple(best * one for one in share) if isinstance(share, tuple) else best * share
 
 
 def rare_jackpot(chance=0.02):

@@ -33,9 +33,9 @@ HARVESTING = compile_model(
 
 
 def certified(model, epsilon=0.1, episodes=200_000, **given):
-    relative = given.pop("relative", True)
-    given = {"history": "none", "average": False} | given
-    return learn(model, Certified(epsilon, relative=relative), episodes=episodes, **given)
+    """Learn up to a share of the best value, or (`relative=False`) up to epsilon itself."""
+    epsilon = problems.share_of_best(model, epsilon) if given.pop("relative", True) else epsilon
+    return learn(model, Certified(epsilon), episodes=episodes, **{"history": "none", "average": False} | given)
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -197,7 +197,7 @@ def test_a_run_cut_anywhere_and_resumed_is_the_same_bit_for_bit(tmp_path):
     whole = certified(HARVESTING, (0.5, 0.2), history=100, average=True)
     path = tmp_path / "run"
     for cut in (37, 700, 1100):
-        settings = Certified((0.5, 0.2), relative=True)
+        settings = Certified(problems.share_of_best(HARVESTING, (0.5, 0.2)))
         learn(HARVESTING, settings, episodes=cut, history=100, average=True).save(path)
         again = peakrl.resume(path, episodes=200_000)
         assert again.episodes == whole.episodes
@@ -211,7 +211,7 @@ def test_a_run_cut_anywhere_and_resumed_is_the_same_bit_for_bit(tmp_path):
 
 def test_what_the_last_episode_followed_does_not_depend_on_the_pieces_that_a_run_was_made_in():
     def followed(model, piece):
-        active = Trainer(model, Certified(0.7, relative=True), planned=10**6, seed=3, every=0, average=False)
+        active = Trainer(model, Certified(1.0), planned=10**6, seed=3, every=0, average=False)
         while active.stop_reason is None:
             active.advance(piece)
         return active.done, active.rows.tolist()
@@ -256,7 +256,7 @@ def test_verify_refuses_altered_numbers(tmp_path):
     certificate = certified(PROBLEMS["tie"], 0.3).certificate
     evidence = certificate.evidence
     alterable = (
-        "distribution",
+        "samples",
         "cell_next",
         "cell_count",
         "reward",

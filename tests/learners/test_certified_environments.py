@@ -61,8 +61,13 @@ MODELS = {
 
 
 def certified(env, epsilon=0.3, episodes=6000, relative=True, **given):
-    given = {"history": "none", "average": False} | given
-    return learn(env, Certified(epsilon, relative=relative), episodes=episodes, **given)
+    """Learn up to a share of the best value, or (`relative=False`) up to epsilon itself."""
+    epsilon = (
+        problems.share_of_best(getattr(env.unwrapped, "model", compile_model(WalkProblem())), epsilon)
+        if relative
+        else epsilon
+    )
+    return learn(env, Certified(epsilon), episodes=episodes, **{"history": "none", "average": False} | given)
 
 
 def on_model(model, policy, labels=None):
@@ -85,19 +90,20 @@ def on_model(model, policy, labels=None):
 def like_environment(model, met, seed, episodes):
     """The learner on a model that is declared as little as on an environment: no states, rewards that may be random."""
     settings, env = met.settings, met._trainer
+    model = replace(model, reward_range=env.space.rules.rewards)  # with the margin for rounding
     active = Trainer(model, settings, planned=episodes, seed=seed, every=0, average=False)
     rounds, theirs = active.algorithm.rounds, env.algorithm.rounds
-    shares, slots = rounds.tables.log_share, np.full(model.num_slots, 50.0)
+    shares, lower = rounds.tables.log_share, np.full(model.num_rows + 1, 50.0)
     shares[:] = 50.0
-    weights = theirs.lower_logs()
-    for slot, _, place, rows in pairs(model, env):
-        slots[place] = weights[slot]
+    weights = theirs.declared.lower_logs(theirs.tables.slot_of_row, len(theirs.tables.samples), env.space.ends)
+    for _, _, _, rows in pairs(model, env):
         for row, own in rows:
-            shares[own + 1] = theirs.tables.log_share[theirs.tables.distribution_of_row[row]]
+            distribution = theirs.tables.distribution_of_row[row]
+            shares[own + 1], lower[own + 1] = theirs.tables.log_share[distribution], weights[distribution]
     shares[0] = theirs.tables.log_share[0]
     rounds.store.set(complete=False, joint=True)
     rounds.facts = replace(rounds.facts, certain=False)
-    rounds.lower_logs = lambda: slots
+    rounds.declared.lower_logs = lambda *sizes: lower
     active.advance(episodes)
     return active
 

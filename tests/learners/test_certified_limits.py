@@ -25,7 +25,7 @@ def target(on, seed=0):
 
 
 def certified(on, assumptions, epsilon=0.2, **given):
-    settings = Certified(epsilon, relative=True)
+    settings = Certified(problems.share_of_best(MODEL, epsilon))
     return learn(target(on), settings, episodes=20_000, assumptions=assumptions, **given)
 
 

@@ -7,6 +7,7 @@ import pytest
 from gymnasium import spaces
 
 import peakrl
+from helpers.certified_problems import share_of_best
 from peakrl import Assumptions, Outcome, Policy, Problem, compile_model, evaluate, solve
 from peakrl.certificates.verify import verify
 from peakrl.errors import PolicyError, SettingsError, TargetError
@@ -78,7 +79,7 @@ MAP = {"rewards": True, "dynamics": (restocked, tuple(range(NOISES)))}
 
 
 def certified(env, assumptions, epsilon=0.5, episodes=20_000, **given):
-    settings, given = Certified(epsilon, relative=True), {"history": "none", "average": False} | given
+    settings, given = Certified(share_of_best(MODEL, epsilon)), {"history": "none", "average": False} | given
     return peakrl.learn(env, settings, episodes=episodes, assumptions=assumptions, seed=3, **given)
 
 

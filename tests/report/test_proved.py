@@ -121,7 +121,7 @@ def test_the_progress_line_tells_what_is_proved_and_forecasts_the_end(on: str) -
     def watch(moment: RunView) -> None:
         lines.append((moment.episodes, moment.trainer.fields()))
 
-    run = learn(target, Certified(0.2, relative=True), episodes=20_000, watch=watch, history="none")
+    run = learn(target, Certified(problems.share_of_best(MODEL, 0.2)), episodes=20_000, watch=watch, history="none")
     told = [(done, fields) for done, fields in lines if "certified gap" in fields]
     assert told
     assert run.stop_reason == "certified"

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -27,8 +27,10 @@ from peakrl.records import FileKind, Record
 
 Kind = Literal["exact", "sampled", "learned"]
 KINDS: tuple[str, ...] = get_args(Kind)
+#: What a kind is called in the first line.
+SHOWN = {"exact": "exact for the given model", "sampled": "sampled", "learned": "learned"}
 #: The file of a certificate.
-CERTIFICATE = FileKind("certificate", schema=2)
+CERTIFICATE = FileKind("certificate", schema=3)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,11 +98,11 @@ class Certificate:
 
     def __repr__(self) -> str:
         verdict = "holds" if self.holds else f"does not hold: {self.reason}"
-        return f"<Certificate ({self.kind}) {verdict}; {self.claim}>"
+        return f"<Certificate ({SHOWN[self.kind]}) {verdict}; {self.claim}>"
 
     def __str__(self) -> str:
         verdict = "holds" if self.holds else f"does NOT hold: {self.reason}"
-        lines = [f"Certificate ({self.kind}) {verdict}"]
+        lines = [f"Certificate ({SHOWN[self.kind]}) {verdict}"]
         lines += [f"  {name:<12}{text}" for name, text in self.rows()]
         return "\n".join(lines)
 
@@ -157,6 +159,10 @@ def certificate_of(stored: Mapping[str, Any], evidence: Evidence) -> Certificate
         raise ValueError(f"kind is {kind!r}, not one of {', '.join(KINDS)}")
     if type(holds) is not bool or type(episodes) is not int or episodes < 0 or not 0 <= failure < 1:
         raise ValueError("holds, episodes or failure_probability is invalid")
+    ranges = {"epsilon": inf, "violation_high": inf, "violation_probability_high": 1.0}
+    for name, most in ranges.items():
+        if not 0.0 <= (numbers[name] or 0.0) <= most:
+            raise ValueError(f"{name} is {numbers[name]}, out of range")
     if not isinstance(reason, str | None) or not isinstance(stored["subject"], str):
         raise ValueError("reason or subject is not a string")
     if not all(isinstance(line, str) for line in stored["rests_on"]):

@@ -35,7 +35,7 @@ from peakrl.certificates.episodes import (
     name_of,
     policy_evidence,
 )
-from peakrl.checks import check_count, check_fraction, check_number, check_seed
+from peakrl.checks import check_count, check_fraction, check_number, check_seed, reward_limits
 from peakrl.compile import as_model, is_problem
 from peakrl.errors import UnknownStateError
 from peakrl.evaluation.bounds import lower_mean, upper_mean
@@ -72,8 +72,6 @@ def can_explore(model: TabularModel) -> bool:
 
 #: The default number of episodes, the number before the first check, and its growth from check to check.
 USUAL_EPISODES, FIRST_LOOK, GROWTH = 10_000, 200, 1.5
-#: A gap below this part of the optimum counts as 0.
-ROUNDING = 1e-12
 #: A possible event has a positive probability, also if it underflows.
 LEAST = math.ulp(0.0)
 
@@ -148,8 +146,9 @@ def certificate_on_model(
     """Return the exact certificate of a policy, from its evaluation and the optimum of its model."""
     possible = bool((found.worst_margin < 0).any())
     violation = max(found.violation, LEAST) if possible else 0.0
-    highest = highest_value(model, optimum)
-    gap = None if highest is None else below(found.value, highest)
+    changes = policy.num_changes if isinstance(policy, AveragedPolicy) else 0
+    highest, rounding = highest_value(model, optimum), rounding_of(model, changes)
+    gap = None if highest is None else below(found.value, highest, rounding)
     certificate = Certificate(
         holds=True,
         kind="exact",
@@ -165,7 +164,7 @@ def certificate_on_model(
         rests_on=(
             f"the system behaves as the model {model.name!r} says (digest {model.digest})",
             optimum_words(model, optimum),
-            f"numbers are exact up to rounding: a gap below {ROUNDING:g} of the optimum counts as 0",
+            f"numbers are exact up to rounding: a gap of at most {rounding:.1e} counts as 0",
         ),
         subject=name_of(policy),
         evidence=Evidence(
@@ -176,16 +175,26 @@ def certificate_on_model(
     return judged(certificate, possible, optimum)
 
 
-def below(value: float, highest: float) -> float:
+def below(value: float, highest: float, rounding: float) -> float:
     """Return how far a value is below another; rounding counts as 0."""
     gap = highest - value
-    return gap if abs(gap) > ROUNDING * max(1.0, abs(highest)) else 0.0
+    return gap if abs(gap) > rounding else 0.0
+
+
+def rounding_of(model: TabularModel, policies: int = 0) -> float:
+    """Return how far two computations of a value may differ: sums of products, step by step, in any order.
+
+    The smallest numbers are rounded by a whole one of them.
+    """
+    sizes = (np.diff(model.layout.outcome_start).max(), len(model.first_slot), np.diff(model.row_start).max())
+    terms = (model.horizon + 1) * (int(max(sizes)) + policies + 16)
+    return terms * (2.0**-52 * (model.horizon + 1) * float(np.abs(model.payoffs.reward).max()) + LEAST)
 
 
 def highest_value(model: TabularModel, optimum: Solution[Policy] | None) -> float | None:
     """Return an upper bound for policies that never violate; None if there is no such policy."""
     if optimum is None:
-        return model.horizon * model.reward_range[1]
+        return model.horizon * reward_limits(model.reward_range)[1]
     return optimum.value if optimum.feasible else None
 
 

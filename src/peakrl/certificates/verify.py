@@ -1,9 +1,9 @@
 """Check a stored certificate by its evidence, with code that shares nothing with what made it: numpy, no kernels.
 
 The check of its kind returns every number of the certificate that follows from its evidence, whether a violation is
-known to be possible, and the scale of its values; a ValueError names what is invalid. `verify` compares these numbers
-with those in the file. No check can detect forged evidence: model, episodes and bounds that are forged to fit each
-other.
+known to be possible, how far values may be off by rounding, and what it rests on; a ValueError names what is invalid.
+`verify` compares these numbers with those in the file, and what the certificate rests on is written anew from the
+evidence. No check can detect forged evidence: model, episodes and bounds that are forged to fit each other.
 
 exact      The file contains a model, whose arrays must have the stored digest, and a policy. A pass backward under the
            policy gives value, violation and the probability of any; the same with "or" instead of sums, independent of
@@ -30,22 +30,51 @@ import numpy as np
 from peakrl.certificates import verify_learned
 from peakrl.certificates.certificate import Certificate
 from peakrl.errors import StorageError
-from peakrl.records import fields_of
+from peakrl.records import Field, Record, fields_of
 from peakrl.types import Floats
 
 Read = Mapping[str, Any]
-#: The numbers of a certificate, whether it may violate, and how large its values can be.
-Checked = tuple[dict[str, float | None], bool, float]
+#: The numbers of a certificate, whether it may violate, how far its values may be off, and what it rests on.
+Checked = tuple[dict[str, float | None], bool, float, tuple[str, ...]]
 #: Relative difference of two computations of one number (also how far sums of probabilities may be from 1); products
 #: below SMALL have lost digits.
 APART, SMALL = 1e-9, 1e-280
 VALUES = ("value_low", "value_high", "optimum_high", "gap")
-#: A gap below this part of the optimum is rounding.
-NOTHING = 1e-12
+#: What no evidence can show, by kind.
+UNCHECKED = {
+    "exact": "not checked, because a file cannot show it: that the system behaves as the model, and names",
+    "sampled": "not checked, because a file cannot show it: that the returns are those of fresh episodes, and names",
+    "learned": "not checked, because a file cannot show it: that the counts came from episodes, and names",
+}
+#: The smallest positive number.
+LEAST = 5e-324
 #: The parts of a model's digest, in this order.
 HEAD = ("horizon", "stationary", "constraint_names", "reward_range", "constraint_bounds")
-MEANING = ("stage_start", "slot_state", "row_start", "row_action", "row_distribution", "outcome_start", "outcome_next",
-           "outcome_probability", "row_payoff", "reward", "constraints", "first_slot", "first_probability")  # fmt: skip
+MODEL = {
+    "stage_start": Field(np.int64, "stage", splits="staged"),
+    "slot_state": Field(np.int32, "slot", low=0),
+    "row_start": Field(np.int64, "slot", splits="row"),
+    "row_action": Field(np.int32, "row", low=0),
+    "row_distribution": Field(np.int32, "row", below="distribution"),
+    "outcome_start": Field(np.int64, "distribution", splits="outcome"),
+    "outcome_next": Field(np.int32, "outcome", below="slot"),
+    "outcome_probability": Field(np.float64, "outcome", low=LEAST, high=1 + APART),
+    "row_payoff": Field(np.int32, "row", below="payoff"),
+    "reward": Field(np.float64, "payoff"),
+    "constraints": Field(np.float64, ("payoff", "constraint")),
+    "first_slot": Field(np.int32, "first", below="slot"),
+    "first_probability": Field(np.float64, "first", low=LEAST, high=1 + APART),
+}
+POLICY = {
+    "deterministic": {"rows": Field(np.int32, "node")},
+    "stochastic": {"weights": Field(np.float64, "entry", low=0, high=1 + APART)},
+    "averaged": {
+        "first": Field(np.int32, "node"),
+        "change_episode": Field(np.int32, "change", low=1),
+        "change_node": Field(np.int32, "change", below="node"),
+        "change_row": Field(np.int32, "change", below="row"),
+    },
+}
 
 
 def verify(path: str | Path) -> Certificate:
@@ -57,21 +86,23 @@ def verify(path: str | Path) -> Certificate:
     assert stored.evidence is not None  # a loaded certificate has evidence
     try:
         with fields_of(path), np.errstate(all="ignore"):
-            found, violates, scale = CHECKS[stored.kind](stored, stored.evidence.plain, stored.evidence.arrays)
+            found, violates, apart, rests_on = CHECKS[stored.kind](
+                stored, stored.evidence.plain, stored.evidence.arrays
+            )
     except (ArithmeticError, MemoryError) as error:
         raise StorageError(f"{path} contains numbers that cannot be computed with: {error}") from error
-    reason = differing(stored, found, scale) or judged(stored, violates)
-    return replace(stored, holds=reason is None, reason=reason)
+    reason = differing(stored, found, apart) or judged(stored, violates, apart)
+    return replace(stored, holds=reason is None, reason=reason, rests_on=(*rests_on, UNCHECKED[stored.kind]))
 
 
-def differing(stored: Certificate, found: dict[str, float | None], scale: float) -> str | None:
+def differing(stored: Certificate, found: dict[str, float | None], apart: float) -> str | None:
     """Return the first number that differs from the evidence; None if all agree."""
     for name, number in found.items():
         given = getattr(stored, name)
         if given is None or number is None:
             same = given is number
         elif name in VALUES:  # sums of numbers of either sign
-            same = abs(given - number) <= APART * scale
+            same = abs(given - number) <= apart
         else:  # sums of positive numbers: relatively accurate, and 0 only if they are 0
             same = (given == 0) == (number == 0) and abs(given - number) <= APART * max(abs(given), abs(number), SMALL)
         if not same:
@@ -79,8 +110,11 @@ def differing(stored: Certificate, found: dict[str, float | None], scale: float)
     return None
 
 
-def judged(stored: Certificate, violates: bool) -> str | None:
+def judged(stored: Certificate, violates: bool, apart: float) -> str | None:
     """Return why a certificate with these bounds does not hold; None if it holds."""
+    low, high = stored.value_low, stored.value_high if stored.violation_high != 0 else stored.optimum_high
+    if low is not None and high is not None and low > high + apart:
+        return f"the bounds contradict each other: the value is at least {low} and at most {high}"
     if stored.epsilon is None:
         return "a constraint may be violated" if violates else None
     if stored.gap is None:
@@ -103,27 +137,62 @@ def require(sound: Any, words: str) -> None:
 
 def read_model(plain: Read, arrays: Read) -> SimpleNamespace:
     """Return the arrays of a model; a ValueError names what is invalid."""
-    own = {name: arrays[f"model.{name}"] for name in MEANING}
-    m = SimpleNamespace(**own, **{name: plain[name] for name in ("horizon", "stationary", "stride")})
-    m.reward_range, m.slots, m.rows = tuple(map(float, plain["reward_range"])), len(m.slot_state), len(m.row_action)
-    size = np.diff(m.outcome_start)
+    own = Record({"model": dict(plain)}, dict(arrays)).part("model")
+    staged = int(own.arrays["stage_start"][-1])
+    m = SimpleNamespace(
+        **own.checked(MODEL, staged=staged), **{name: plain[name] for name in ("horizon", "stationary")}
+    )
+    m.stride, m.slots, m.rows = plain["stride"], len(m.slot_state), len(m.row_action)
+    m.reward_range, m.constraint_bounds = numbers(plain["reward_range"]), numbers(plain["constraint_bounds"])
+    require(type(m.horizon) is int and m.horizon >= 1 and type(m.stationary) is bool, "the horizon is none")
+    require(type(m.stride) is int and m.stride in (0, 1), "the model has no such payoffs")
+    require(digest_of(m, plain) == plain["digest"], "the arrays do not have the stored digest")
+    require(len(m.stage_start) == (1 if m.stationary else m.horizon) + 1 and staged <= m.slots, "steps without states")
+    size, acts, stages = np.diff(m.outcome_start), np.diff(m.row_start) > 0, np.diff(m.stage_start)
     sums = np.add.reduceat(m.outcome_probability, m.outcome_start[:-1])
+    (low, high), payoffs = limits(m.reward_range), len(m.reward)
     sound = [
-        digest_of(m, plain) == plain["digest"], m.stride in (0, 1), len(m.row_start) == m.slots + 1,
-        np.diff(m.row_start) >= 0, size > 0,
-        *(array >= 0 for name, array in own.items() if name not in ("reward", "constraints")),
-        len(m.stage_start) == (1 if m.stationary else m.horizon) + 1, np.diff(m.stage_start) > 0,
-        m.stage_start[0] == 0, m.stage_start[-1] <= m.slots,
-        (m.row_start[0], m.row_start[-1]) == (0, m.rows),
-        (m.outcome_start[0], m.outcome_start[-1]) == (0, len(m.outcome_next)),
-        m.row_payoff + m.stride * (size[m.row_distribution] - 1) < len(m.reward), len(m.reward) == len(m.constraints),
-        abs(np.append(sums, m.first_probability.sum()) - 1) < APART, np.isfinite(m.reward), np.isfinite(m.constraints),
+        size > 0, stages > 0, len(m.constraint_bounds) == len(plain["constraint_names"]) == m.constraints.shape[1],
+        m.row_payoff + m.stride * (size[m.row_distribution] - 1) < payoffs, not acts[staged:].any(),
+        abs(np.append(sums, m.first_probability.sum()) - 1) < APART, m.first_slot < m.stage_start[1],
+        m.reward >= low, m.reward <= high, abs(m.constraints) <= np.array(m.constraint_bounds) * (1 + APART),
+        np.add.reduceat(np.append(acts, False), m.stage_start[:-1]) > 0,
     ]  # fmt: skip
-    require(all(map(np.all, sound)), "the arrays do not have the stored digest, or are not a valid model")
-    stages = np.stack([m.stage_start[:-1], m.stage_start[1:]], axis=1)
-    spans = np.array([used(m, first, last) for first, last in stages])
-    m.step_slots, m.step_distributions = (np.repeat(ends, m.horizon // len(ends), axis=0) for ends in (stages, spans))
-    return with_payoffs(m, np.maximum(-m.constraints, 0.0).sum(axis=1), size[m.row_distribution])
+    require(all(map(np.all, sound)), "the arrays are not a valid model")
+    if not m.stationary:  # every outcome leads to the next step
+        stage = np.searchsorted(m.stage_start, np.arange(m.slots), side="right")
+        own_stage = np.zeros(len(size), np.int64)
+        own_stage[m.row_distribution] = row_stage = np.repeat(stage, np.diff(m.row_start))
+        follows = np.minimum(stage[m.outcome_next], m.horizon + 1) - np.repeat(own_stage, size)
+        require((own_stage[m.row_distribution] == row_stage).all() and (follows == 1).all(), "an outcome skips a step")
+    ends = np.stack([m.stage_start[:-1], m.stage_start[1:]], axis=1)
+    spans = np.array([used(m, first, last) for first, last in ends])
+    m.step_slots, m.step_distributions = (np.repeat(part, m.horizon // len(part), axis=0) for part in (ends, spans))
+    # Sums of products, step by step; the smallest numbers are rounded by a whole one of them.
+    m.terms = max(size.max(), len(m.first_slot), np.diff(m.row_start).max())
+    m.violated = np.maximum(-m.constraints, 0.0).sum(axis=1)
+    return with_payoffs(m, m.violated, size[m.row_distribution])
+
+
+def rounding(m: SimpleNamespace, policies: int) -> float:
+    """Return how far two computations of a value on a model may differ."""
+    terms, most = (int(m.horizon) + 1) * (int(m.terms) + policies + 16), float(abs(m.reward).max())
+    return terms * (2.0**-52 * (int(m.horizon) + 1) * most + LEAST)
+
+
+def numbers(given: Any) -> tuple[float, ...]:
+    """Return finite numbers or raise."""
+    require(isinstance(given, list) and all(type(one) is float and math.isfinite(one) for one in given), "no numbers")
+    return tuple(given)
+
+
+def limits(reward_range: tuple[float, ...]) -> tuple[float, float]:
+    """Return the range of rewards with its margin for rounding: 2^-30 of its size, rounded up to a power of 2."""
+    low, high = reward_range
+    require(low <= high, "the rewards have no range")
+    size = max(abs(low), abs(high))
+    margin = math.ldexp(1.0, math.frexp(size)[1] - 30) if size else 0.0
+    return low - margin, high + margin
 
 
 def used(m: SimpleNamespace, first: int, last: int) -> tuple[int, int]:
@@ -136,7 +205,7 @@ def digest_of(m: SimpleNamespace, plain: Read) -> str:
     """Return the fingerprint of a model's numbers: names, types, shapes and contents of its arrays."""
     head = {name: plain[name] for name in HEAD} | {"payoffs_by_outcome": m.stride > 0}
     digest = hashlib.blake2b(json.dumps(head).encode(), digest_size=16)
-    for name in MEANING:
+    for name in MODEL:
         array = getattr(m, name)
         digest.update(f"{name} {array.dtype.str} {array.shape} ".encode() + array.tobytes())
     return digest.hexdigest()
@@ -190,32 +259,45 @@ def best_of(m: SimpleNamespace) -> float | None:
 
 
 def check_exact(stored: Any, plain: Read, arrays: Read) -> Checked:
-    """Return the numbers of an exact certificate, whether it may violate, and how large its values can be."""
+    """Return the numbers of an exact certificate, whether it may violate, their rounding, and what it rests on."""
     m = read_model(plain["model"], arrays)
-    totals = sum(followed(m, shares, table) for shares, table in tables_of(m, plain["policy"], arrays))
+    totals, apart = np.zeros(4), rounding(m, len(arrays.get("policy.change_row", ())))
+    for shares, table in tables_of(m, plain["policy"], arrays):
+        totals += followed(m, shares, table)
     value, violation, chance, risk = totals.tolist()
-    least = 5e-324 * (risk > 0)  # a possible event has a positive probability, also if it underflows
-    most = m.horizon * m.reward_range[1]  # an upper bound for all policies; "solved": for those that never violate
-    highest = best_of(m) if plain["optimum"] == "solved" else most
+    least = LEAST * (risk > 0)  # a possible event has a positive probability, also if it underflows
+    highest, words = optimum_of(m, plain["optimum"])
     gap = None if highest is None else highest - value
-    gap = 0.0 if gap is not None and abs(gap) <= NOTHING * max(1.0, abs(value)) else gap
+    gap = 0.0 if gap is not None and abs(gap) <= apart else gap
     found = {"failure_probability": 0.0, "value_low": value, "value_high": value, "optimum_high": highest, "gap": gap,
              "violation_high": max(violation, least), "violation_probability_high": min(1.0, max(chance, least)),
              "episodes": 0}  # fmt: skip
-    return found, risk > 0, m.horizon * max(map(abs, m.reward_range))
+    model = f"the system behaves as the model of digest {plain['model']['digest']}"
+    return found, risk > 0, 2 * apart, (model, words, f"values are exact up to rounding, {apart:.1e}")
+
+
+def optimum_of(m: SimpleNamespace, how: Any) -> tuple[float | None, str]:
+    """Return an upper bound for policies that never violate (None: there is none), and what it is."""
+    if how == "solved":
+        return best_of(m), "the optimum was computed by backward induction over all states of the model"
+    require(how == "most reward", f"the optimum is {how!r}")
+    return m.horizon * limits(m.reward_range)[1], "the optimum is at most the largest return of all steps"
 
 
 def tables_of(m: SimpleNamespace, plain: Read, arrays: Read) -> Iterator[tuple[Any, Any]]:
     """Yield the policies that are mixed, some at a time: their shares, and rows [node, policy] or weights [entry]."""
-    if plain["form"] == "stochastic":
-        yield np.ones(1), arrays["policy.weights"]
-    elif plain["form"] == "deterministic":
-        yield np.ones(1), arrays["policy.rows"][:, None]
+    form, steps = plain["form"], m.horizon if m.stationary else 1
+    require(form in POLICY, f"the policy has the unknown form {form!r}")
+    nodes = m.slots * (steps + 1 if m.stationary else 1)
+    own = Record({}, dict(arrays)).part("policy").checked(POLICY[form], node=nodes, entry=m.rows * steps, row=m.rows)
+    if form == "stochastic":
+        yield np.ones(1), own["weights"]
+    elif form == "deterministic":
+        yield np.ones(1), own["rows"][:, None]
     else:
-        require(plain["form"] == "averaged", f"the policy has the unknown form {plain['form']!r}")
-        count, rows = int(plain["episodes"]), arrays["policy.first"].copy()
-        episode, node, row = (arrays[f"policy.change_{name}"] for name in ("episode", "node", "row"))
-        require(count >= 1 and (np.diff(episode) >= 0).all(), "the changes of the policy are not in order")
+        count, rows = plain["episodes"], own["first"].copy()
+        episode, node, row = (own[f"change_{name}"] for name in ("episode", "node", "row"))
+        require(type(count) is int and count >= 1 and (np.diff(episode) >= 0).all(), "the changes are not in order")
         since = np.unique(np.append(np.clip(episode, 1, count + 1), [1, count + 1]))
         ends = np.searchsorted(episode, since, side="right")  # changes up to each of these episodes
         count_at_once = max(1, min(256, 4_000_000 // (len(rows) + len(m.outcome_next))))
@@ -264,13 +346,15 @@ def chosen(m: SimpleNamespace, step: int, table: Any) -> tuple[Any, Any, Any, An
 
 def check_sampled(stored: Any, plain: Read, arrays: Read) -> Checked:
     """Return the numbers of a sampled certificate, whether a violation was observed, and the range of its values."""
-    returns, violations = (arrays[name].astype(np.float64) for name in ("returns", "violations"))
-    low, high, most = ends(plain)
-    inside = (low <= returns) & (returns <= high) & (violations >= 0) & (violations <= most)
-    if returns.shape != violations.shape or not inside.all() or not 0 < stored.failure_probability < 1:
-        raise ValueError("an episode is outside of the declared range")
+    episodes = {"returns": Field(np.float64, "episode"), "violations": Field(np.float64, "episode", low=0)}
+    returns, violations = Record({}, dict(arrays)).checked(episodes).values()
+    horizon, (low, high), most = ends(plain)
+    inside = (low <= returns) & (returns <= high) & (violations <= most)
+    require(inside.all() and len(returns) > 0, "an episode is outside of the declared range")
+    require(0 < stored.failure_probability < 1, "no failure probability was declared")
+    require(plain["optimum"] in ("solved", "most reward"), "nothing says what is known of the optimum")
     part = stored.failure_probability / (4 if most else 2)
-    slip = 2.0**-48 * (plain["horizon"] + 16) * max(abs(low), abs(high))
+    slip = 2.0**-48 * (horizon + 16) * max(abs(low), abs(high))
     found: dict[str, float | None] = {
         "episodes": len(returns),
         "value_low": max(low, -highest_mean(-returns, -low, part) - slip),
@@ -279,24 +363,44 @@ def check_sampled(stored: Any, plain: Read, arrays: Read) -> Checked:
         "violation_probability_high": highest_mean((violations > 0).astype(np.float64), 1.0, part) if most else 0.0,
         "optimum_high": high,
     }
+    best: float | None = high
+    words = "nothing is known of the optimum but the largest possible return"
     if plain["optimum"] == "solved":
         model = read_model(plain["model"], arrays)
-        if (model.horizon, list(model.reward_range)) != (plain["horizon"], plain["reward_range"]):
-            raise ValueError("the declarations differ from the model")
-        found["optimum_high"] = best_of(model)
-    best, least = found["optimum_high"], found["value_low"]
+        bounds = numbers(plain["constraint_bounds"])
+        same = (model.horizon, model.reward_range, model.constraint_bounds) == (
+            horizon,
+            (*plain["reward_range"],),
+            bounds,
+        )
+        require(same and not plain["may_end_early"], "the declarations differ from the model")
+        best, words = optimum_of(model, "solved")
+        found["optimum_high"] = best
+    least = found["value_low"]
     found["gap"] = None if best is None or least is None else best - least
-    return found, bool((violations > 0).any()), high - low
+    return found, bool((violations > 0).any()), APART * (high - low), (*rests_on(plain, horizon), words)
 
 
-def ends(plain: Read) -> tuple[float, float, float]:
-    """Return the least and the largest return of an episode, and its largest violation, as declared; with rounding."""
-    horizon, (low, high), bounds = int(plain["horizon"]), map(float, plain["reward_range"]), plain["constraint_bounds"]
-    room = APART * max(1.0, abs(low), abs(high))
+def rests_on(plain: Read, horizon: int) -> Iterator[str]:
+    """Yield what bounds from episodes rest on, as declared."""
+    low, high = plain["reward_range"]
+    yield "the policy was fixed before these episodes and was not selected by this certificate"
+    yield "episodes are independent and identically distributed"
+    yield f"a reward lies in [{low:g}, {high:g}] and an episode has at most {horizon} steps"
+    if plain["constraint_bounds"]:
+        yield f"|constraint| is at most {', '.join(f'{bound:g}' for bound in plain['constraint_bounds'])}"
+
+
+def ends(plain: Read) -> tuple[int, tuple[float, float], float]:
+    """Return the steps, the range of returns of an episode, and its largest violation, as declared; with rounding."""
+    horizon, bounds = plain["horizon"], plain["constraint_bounds"]
+    require(type(horizon) is int and horizon >= 1 and type(plain["may_end_early"]) is bool, "there are no episodes")
+    low, high = limits(numbers(plain["reward_range"]))
     if plain["may_end_early"]:
         low, high = min(low, 0.0), max(high, 0.0)
-    most = math.inf if bounds is None else horizon * (1 + APART) * math.fsum(map(float, bounds))
-    return horizon * (low - room), horizon * (high + room), most
+    require(bounds is None or all(bound > 0 for bound in numbers(bounds)), "a bound on a constraint is not above 0")
+    most = math.inf if bounds is None else horizon * (1 + APART) * math.fsum(bounds)
+    return horizon, (horizon * low, horizon * high), most
 
 
 def highest_mean(values: Floats, most: float, failure: float) -> float:

@@ -17,6 +17,7 @@ Tables by slot have one place more, the last, for a state that was not met: a de
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
@@ -24,63 +25,221 @@ from typing import Any
 
 import numpy as np
 
-#: Steps of the grids of returns and gaps; what counts as equal; halvings of the room in which the best nu lies.
+from peakrl.records import Field, Record
+
+#: Steps of the grids of returns and gaps; relative difference of two computations; halvings of the room of the best nu.
 GRID, NEAR, HALVINGS = 1 << 16, 1e-9, 28
 Read = Mapping[str, Any]
+#: The arrays, by axes; a "node" is a slot at a step, an "entry" a row at a step, a "distribution" may be of the first
+#: state. The axis "cell" is that of samples.
+FIELDS = {
+    "row_start": Field(np.int64, "slot", splits="row"),
+    "slot_step": Field(np.int64, "slot", low=0),
+    "distribution_of_row": Field(np.int32, "row", low=0),
+    "group_of_row": Field(np.int32, "row", below="group"),
+    "known": Field(np.int8, "row", low=0, high=1),
+    "then_known": Field(np.int8, "row", low=0, high=1),
+    "reward": Field(np.float64, "row", low=-1e30, high=1e30),
+    "tested": Field(np.int8, "group", low=0, high=1),
+    "max_violation": Field(np.float64, "group", low=0, high=1e300),
+    "then_max_violation": Field(np.float64, "group", low=0, high=1e300),
+    "forbidden": Field(np.int8, "entry", low=0, high=1),
+    "candidate": Field(np.int64, "node", low=0),
+    "gap": Field(np.float64, "node", low=0, high=1e300),
+    "noise_next": Field(np.int32, "noise entry", low=-1),
+    "cell_start": Field(np.int64, "distribution", low=0),
+    "cell_next": Field(np.int32, "cell", low=-1),
+    "cell_reward": Field(np.float64, "cell", low=-1e30, high=1e30),
+    "cell_count": Field(np.int64, "cell", low=0, high=1e15),
+    "then_count": Field(np.int64, "cell", low=0),
+    "then_before": Field(np.int64, "cell", low=0),
+    "samples": Field(np.int64, "distribution"),
+    "then_samples": Field(np.int64, "distribution"),
+    "returns_index": Field(np.int64, "return", low=0, high=GRID),
+    "returns_count": Field(np.int64, "return", low=1, high=1e15),
+    "gaps_index": Field(np.int64, "gap", low=0, high=GRID),
+    "gaps_count": Field(np.int64, "gap", low=1, high=1e15),
+}
+FLAGS = ("stationary", "joint", "certain", "safe", "deterministic", "growing", "shared", "relative")
+WHOLE = ("horizon", "noises", "policies", "attempts", "violated")
 
 
-def check(declared: Any, plain: Read, arrays: Read) -> tuple[dict[str, float | None], bool, float]:
-    """Return the numbers of a learned certificate, whether it may violate, and how large its values can be."""
+def check(declared: Any, plain: Read, arrays: Read) -> tuple[dict[str, float | None], bool, float, tuple[str, ...]]:
+    """Return the numbers of a learned certificate, whether it may violate, their tolerance, and what it rests on."""
     d = read(declared, plain, arrays)
     _, first, top = upper_values(d, d.cell_count, d.known, d.max_violation)
     found = float(follow(d, d.cell_count, np.array([d.rows]), first, top, d.upper_share[-1:])[0])
-    high = found if found > -np.inf else None  # no policy keeps every constraint
+    high = found + d.rounding if found > -np.inf else None  # no policy keeps every constraint
     low, chance = returned(d)
-    by_gaps = gaps_mean(d) if d.frozen and d.top >= 0 and d.gaps_count.any() else math.inf
+    low = max(low - d.rounding, d.least * d.horizon)
+    by_gaps = gaps_mean(d) + d.rounding if d.top >= 0 and d.gaps_count.any() else math.inf
     gap = None if high is None else min(high - low, by_gaps)
+    require(high is None or chance > 0 or low <= high, "the bounds contradict each other")
+    best = max(low if chance == 0 else d.least * d.horizon, -math.inf if high is None else -high, 0.0)
     numbers = {
         "value_low": low, "optimum_high": high, "gap": gap, "value_high": high if chance == 0 else None,
-        "epsilon": d.epsilon * (max(low, -(high or 0.0), 0.0) if d.relative else 1.0),
-        "violation_high": chance * d.horizon * math.fsum(d.constraint_bounds), "violation_probability_high": chance,
-        "episodes": int(d.distribution[-1, 0]),
+        "epsilon": d.epsilon * (best if d.relative else 1.0), "violation_high": chance * d.horizon * d.most_violation,
+        "violation_probability_high": chance, "episodes": d.episodes,
     }  # fmt: skip
-    return numbers, chance > 0, d.horizon * max(map(abs, d.reward_range)) or 1.0
+    # If nothing is random, the same sums are computed in the same order.
+    return numbers, chance > 0, 0.0 if d.deterministic else NEAR * d.horizon * d.size, tuple(meaning(d))
+
+
+def meaning(d: SimpleNamespace) -> Iterator[str]:
+    """Yield what the certificate rests on, by its declarations."""
+    yield "episodes are independent, and what follows depends on nothing but step, state and action"
+    yield f"rewards lie between {d.least:g} and {d.reward_range[1]:g}, an episode has at most {d.horizon} steps"
+    if d.constraint_bounds:
+        yield f"|constraint| is at most {', '.join(f'{bound:g}' for bound in d.constraint_bounds)}"
+    yield "some policy satisfies every constraint; otherwise only the bound on the violation holds"
+    yield "one failure probability covers one run: of several runs, not the luckiest"
+    if d.stationary:
+        yield "dynamics, rewards and constraints do not depend on the step"
+    if d.growing:
+        number = "not bounded" if d.states is None else f"at most {d.states:,}"
+        yield f"observations are states, and their number is {number}"
+        if not d.may_end:
+            yield f"no episode ends before its {d.horizon} steps"
+    if not d.joint:
+        yield "a reward depends on nothing but step, state and action"
+    if d.certain:
+        yield "whether a constraint is violated depends on nothing but step, state and action"
+    if len(d.tested) < d.rows:
+        yield "pairs of one group have the same constraints"
+    if d.max_reward < d.reward_range[1]:
+        yield f"no step without a violation earns more than {d.max_reward:g}"
+    if d.shared or len(d.cell_start) - 1 < d.rows:
+        yield "pairs of one group share the distribution of the next state"
+    if d.noises:
+        yield f"the next state follows from state, action and one of {d.noises} noises, which are drawn independently"
+    if d.safe:
+        yield "what is declared to be safe is safe; the best policy is among those that are safe by it"
+    if d.forbidden.any():
+        yield "actions that are declared to fail do"
+    if d.deterministic:
+        yield "nothing is random"
+
+
+def require(sound: Any, words: str) -> None:
+    """Raise a ValueError unless a condition holds."""
+    if not np.all(sound):
+        raise ValueError(words)
 
 
 def read(declared: Any, plain: Read, arrays: Read) -> SimpleNamespace:
     """Return the evidence; a ValueError says that it is none."""
-    d = SimpleNamespace(**plain, **arrays, p=declared.failure_probability)
+    d = SimpleNamespace(**plain, **Record({}, dict(arrays)).checked(FIELDS), p=declared.failure_probability)
+    require(all(type(getattr(d, name)) is bool for name in FLAGS), "a flag is neither true nor false")
+    require(all(type(getattr(d, name)) is int and getattr(d, name) >= 0 for name in WHOLE), "a number is not whole")
+    numbers = [*d.reward_range, *d.constraint_bounds, d.max_reward, d.epsilon, d.top]
+    require(all(type(one) is float and abs(one) <= 1e300 for one in numbers), "a number is not finite")
+    known = d.states is not None
+    require(d.growing or not known, "a model has no declared number of states")
+    require((d.actions is not None) == known, "numbers of states and actions come together")
+    require(not known or (type(d.states) is type(d.actions) is int and min(d.states, d.actions) > 0), "no states")
     d.slots, d.rows, (d.least, most) = len(d.row_start) - 1, len(d.distribution_of_row), d.reward_range
-    size, mine = np.diff(d.row_start), d.candidate.reshape(-1, d.slots)[: d.horizon if d.stationary else 1]
-    d.may_end, met, last = d.ends > 0 and d.least <= 0 <= most, d.slots - d.ends, d.cell_start[-1]
-    read = d.cell_reward[:last][d.cell_count[:last] > 0] if d.joint else d.reward[d.known == 1]
-    d.near, full = NEAR * max(1.0, *map(abs, d.reward_range)), d.horizon * (d.max_reward - d.least)
-    sound = [
-        0 < d.p < 1, d.horizon >= 1, d.max_reward <= most, d.row_start[0] == 0, size >= 0, d.row_start[-1] == d.rows,
-        len(d.candidate) == d.slots * (d.horizon + 1 if d.stationary else 1), d.stationary or d.horizon <= d.slots,
-        np.add.reduceat(d.cell_count, d.cell_start) == d.distribution[:, 0],
-        np.add.reduceat(d.then_count, d.cell_start) == d.then_distribution[:, 0],
-        d.then_before >= 0, d.then_before <= d.then_count, d.then_count <= d.cell_count, d.then_known <= d.known,
-        d.then_max_violation >= 0, d.then_max_violation <= d.max_violation, d.tested[d.max_violation > 0] == 1,
-        d.returns_count >= 0, d.gaps_count >= 0, d.returns_count.sum() == d.played, d.gaps_count.sum() <= d.played,
-        0 <= d.violated <= d.played <= d.distribution[-1, 0],
-        *(0 <= index.min(initial=0) <= index.max(initial=0) <= GRID for index in (d.returns_index, d.gaps_index)),
-        np.isfinite(d.gap), d.gap >= 0, d.top < 0 or d.gap.max(initial=0.0) <= d.top + NEAR,
-        d.ends == (0 if not d.growing else 1 if d.stationary else d.horizon + 1),
-        d.complete if not d.growing else not d.complete or (d.stationary and met == d.states),
-        d.complete or d.top < 0 or abs(d.top - full) <= NEAR * max(1.0, full),
-        read >= d.least - d.near, read <= most + d.near, len(d.noise_next) == d.rows * d.noises,
-        not d.frozen or ((mine >= d.row_start[:-1]) & (mine < d.row_start[1:]))[:, size > 0].all(),
-        not d.noises or (last == d.noises and not (d.growing and d.states is None)),
-    ]  # fmt: skip
-    if not all(map(np.all, sound)):
-        raise ValueError("counts, returns or sizes are none that a run can have")
-    arrange(d, size)
+    d.size, d.most_violation = max(abs(d.least), abs(most)), math.fsum(d.constraint_bounds) * (1 + NEAR)
+    d.ends = 0 if not d.growing else 1 if d.stationary else d.horizon + 1
+    d.may_end, met = d.ends > 0 and d.least <= 0 <= most, d.slots - d.ends
+    d.complete = not d.growing or (d.stationary and met == d.states)
+    check_ranges(d, most, met)
+    check_indices(d)
+    check_counts(d)
+    arrange(d)
     return d
 
 
-def arrange(d: SimpleNamespace, size: Any) -> None:
+def check_ranges(d: SimpleNamespace, most: float, met: int) -> None:
+    """Raise unless plain values can be those of a run."""
+    require(0 < d.p < 1 and d.horizon >= 1 and d.epsilon >= 0, "p, horizon or epsilon is out of range")
+    require(d.least <= d.max_reward <= most, "the rewards have no range")
+    require(all(bound > 0 for bound in d.constraint_bounds), "a bound on a constraint is not above 0")
+    require(d.max_violation <= d.most_violation, "a violation is larger than its bound")
+    most_met = 0 if d.states is None else d.states if d.stationary else d.states * d.horizon
+    require(d.states is None or met <= most_met + (not d.stationary) * d.states, "more states than declared")
+    require(d.states is None or np.diff(d.row_start) <= d.actions, "more actions than declared")
+    require(d.growing or not d.shared, "only environments declare which pairs share a distribution")
+    require(not (d.joint and d.deterministic), "nothing is random, and yet rewards depend on the outcome")
+    require(not d.noises or not (d.joint or d.deterministic), "noises explain neither rewards nor what is not random")
+    require(not d.noises or not d.growing or d.states is not None, "noises need a number of states")
+    require(d.top >= 0 or d.top == -1, "the largest gap is negative")
+    require((d.top >= 0) <= (d.attempts > 0) and (d.attempts > 0) <= (d.policies > 0), "attempts without a policy")
+    full = d.horizon * (d.max_reward - d.least)
+    require(
+        (d.gap <= max(d.top, 0.0)).all() and (d.complete or d.top < 0 or d.top >= full), "a gap exceeds the largest one"
+    )
+    require(d.top <= full + NEAR * d.horizon * d.size, "a gap is larger than any value")
+    frozen = [d.then_count, d.then_before, d.then_known, d.then_max_violation]
+    require(d.top >= 0 or not any(array.any() for array in frozen), "there are samples of gaps that were not frozen")
+
+
+def check_indices(d: SimpleNamespace) -> None:
+    """Raise unless every index is one of its axis."""
+    size, last, cells = np.diff(d.row_start), len(d.cell_start) - 1, len(d.cell_next)
+    require(d.slots > 0 and d.rows > 0 and last > 0, "there are no states or no actions")
+    require(d.distribution_of_row < last, "a pair has no distribution")
+    require(d.shared or d.noises or not d.growing or len(d.distribution_of_row) == last, "pairs share a distribution")
+    require(d.cell_start[0] == 0 and (np.diff(d.cell_start) > 0).all() and d.cell_start[-1] < cells, "cells overlap")
+    unmet = d.growing and d.stationary and d.horizon > 1 and not d.noises
+    require(d.cell_next < d.slots, "a sample leads to no state")
+    require(d.cell_next[: d.cell_start[-1]] >= (-1 if unmet else 0), "a sample leads to no state")
+    require((d.cell_next[d.cell_start[-1] :] >= d.ends).all(), "an episode begins at its end")
+    require(len(d.noise_next) == d.rows * d.noises and (d.noise_next < d.slots).all(), "a noise leads to no state")
+    require(not d.noises or (last == 1 and d.cell_start[-1] == d.noises), "the noises have no samples")
+    require(d.slot_step <= d.horizon, "a state belongs to no step")
+    require(not d.stationary or (d.slot_step == 0).all(), "a state belongs to a step of a stationary problem")
+    require(len(d.forbidden) == d.rows * (d.horizon if d.stationary else 1), "forbidden actions have no entries")
+    require(
+        len(d.candidate) == len(d.gap) == d.slots * (d.horizon + 1 if d.stationary else 1), "the policy is no table"
+    )
+    require(size[: d.ends] == 0, "an end has actions")
+    mine = d.candidate.reshape(-1, d.slots)[: d.horizon if d.stationary else 1]
+    inside = (mine >= d.row_start[:-1]) & (mine < d.row_start[1:])
+    require(not d.policies or inside[:, size > 0].all(), "the policy takes something that is not an action")
+    digest = hashlib.blake2b(f"{d.candidate.dtype.str} {d.candidate.shape} ".encode() + d.candidate.tobytes())
+    require(digest.hexdigest()[:32] == d.candidate_digest, "the returns belong to another policy")
+
+
+def check_counts(d: SimpleNamespace) -> None:
+    """Raise unless the counts can be those of episodes."""
+    samples = np.add.reduceat(d.cell_count, d.cell_start)
+    require((samples == d.samples).all(), "the samples of a distribution are not those of its outcomes")
+    then = np.add.reduceat(d.then_count, d.cell_start)
+    require((then == d.then_samples).all(), "the samples of a distribution are not those of its outcomes")
+    d.episodes, d.played, measured = int(samples[-1]), int(d.returns_count.sum()), int(d.gaps_count.sum())
+    require(samples[:-1].sum() <= d.episodes * d.horizon, "there are more samples than steps of episodes")
+    require(max(d.policies, d.attempts, d.played) <= d.episodes, "there are more policies or returns than episodes")
+    require(d.violated <= d.played and measured <= d.played, "there are more violations or gaps than returns")
+    require(d.policies or not d.played, "returns without a policy")
+    require((np.diff(d.returns_index) > 0).all() and (np.diff(d.gaps_index) > 0).all(), "a histogram is not in order")
+    require((d.then_before <= d.then_count).all() and (d.then_count <= d.cell_count).all(), "samples were lost")
+    require((d.then_known <= d.known).all(), "rewards were forgotten")
+    require((d.then_max_violation <= d.max_violation).all(), "violations were forgotten")
+    require(d.tested[d.max_violation > 0] == 1, "a violation was observed that was never tested")
+    least, most = d.reward_range
+    own = slice(0, d.cell_start[-1])
+    seen = d.cell_reward[own][d.cell_count[own] > 0] if d.joint else d.reward[d.known == 1]
+    require((seen >= least) & (seen <= most), "a reward is outside of its range")
+    if d.deterministic:
+        outcomes = np.add.reduceat((d.cell_count > 0).astype(np.int64), d.cell_start)
+        require(outcomes <= 1, "nothing is random, and yet there are two outcomes")
+    if not d.noises and len(d.distribution_of_row) == len(d.cell_start) - 1 and not d.shared:
+        for counts, taken in ((d.cell_count, samples), (d.then_count, then)):
+            arrived = np.bincount(d.cell_next + 1, counts, d.slots + 1)[1:]
+            left = np.diff(np.append(0, np.cumsum(taken[d.distribution_of_row]))[d.row_start])
+            require(left <= arrived, "a state was left more often than it was reached")
+
+
+def arrange(d: SimpleNamespace) -> None:
     """Add what stands at each step, and bring maps and joint rewards into the form of all others."""
+    size, cells = np.diff(d.row_start), np.diff(np.append(d.cell_start, len(d.cell_next)))
+    d.rounding = 2.0**-44 * d.horizon**2 * d.size * (int(cells.max()) + 16)
+    if d.growing and not d.joint:
+        d.rounding += 4 * NEAR * d.horizon * d.size
+    if d.deterministic:
+        earned = np.append(d.reward[d.known == 1], [d.least, d.max_reward])
+        unit = math.ldexp(1.0, math.frexp(d.horizon * float(abs(earned).max()))[1] - 53) or 5e-324
+        d.rounding = 2.0**-52 * d.horizon**2 * d.size * bool(np.fmod(earned, unit).any())
     if d.noises:  # every row is its own distribution, with all noises
         for name in ("cell_count", "then_count", "then_before"):
             counts = getattr(d, name)
@@ -105,16 +264,18 @@ def arrange(d: SimpleNamespace, size: Any) -> None:
 
 
 def shares(d: SimpleNamespace) -> tuple[Any, Any]:
-    """Return log(1/d) of bets on upper values [distribution], and the log of the number of lower bets [slot]."""
+    """Return [distribution] log(1/d) of bets on upper values, and the log of the number of lower bets."""
     distributions, steps = len(d.cell_start), (d.horizon if d.joint else d.horizon - 1) if d.stationary else 1
     if d.growing and d.states is None:  # weights that sum to 1, by the order of being met; the first state comes first
         order, steps = np.append(np.arange(2, distributions + 1), 1), math.log(max(1, steps))
         upper = weights(order) + np.where(order > 1, steps, 0.0)
-        return upper - math.log(0.6 * d.p), weights(np.maximum(np.arange(d.slots) - d.ends + 1, 1)) + steps
+        own = np.repeat(np.arange(d.slots), np.diff(d.row_start)) - d.ends + 1  # states in the order of being met
+        lower = weights(np.arange(1, distributions) if d.shared else own)
+        return upper - math.log(0.6 * d.p), np.append(lower, 0.0) + steps
     states = d.states * (1 if d.stationary else d.horizon) if d.growing else d.slots
     pairs, steps = (states * d.actions, max(1, steps)) if d.growing else (distributions - 1, steps)
     upper, lower = math.log(pairs * steps + 1) - math.log(0.6 * d.p), math.log(max(1, states * steps))
-    return np.full(distributions, upper), np.full(d.slots, lower)
+    return np.full(distributions, upper), np.full(distributions, lower)
 
 
 def weights(index: Any) -> Any:
@@ -143,26 +304,27 @@ def upper_values(d: SimpleNamespace, counts: Any, known: Any, max_violation: Any
 def follow(d: Any, counts: Any, rows: Any, after: Any, ceiling: float, share: Any, sign: float = 1.0) -> Any:
     """[row]: the upper mean of reward (times `sign`) plus `after` where its samples lead; -inf where one of them is."""
     distributions = d.distribution_of_row[rows]
-    within = np.arange(d.room[distributions].max(initial=1))
-    inside = within < d.room[distributions][:, None]
-    cells = np.where(inside, d.cell_start[distributions][:, None] + within, 0)
-    counts, values = np.where(inside, counts[cells], 0), sign * d.cell_reward[cells] + after[d.cell_next[cells]]
+    sizes = d.room[distributions]
+    start = np.cumsum(sizes) - sizes
+    cells = np.repeat(d.cell_start[distributions] - start, sizes) + np.arange(sizes.sum())
+    counts, values = counts[cells], sign * d.cell_reward[cells] + after[d.cell_next[cells]]
     if d.deterministic:
-        return np.where(counts[:, 0] > 0, values[:, 0], ceiling)
-    return upper_means(values, counts, ceiling, share)
+        return np.where(counts[start] > 0, values[start], ceiling)
+    return upper_means(values, counts, sizes, ceiling, share)
 
 
-def upper_means(values: Any, counts: Any, ceiling: float, share: Any, all_in: float | None = None) -> Any:
-    """Return, line by line, the upper mean: `ceiling` itself where nothing was seen, -inf where that was."""
-    n, seen = counts.sum(axis=1, keepdims=True), counts > 0
-    least = np.where(seen, values, np.inf).min(axis=1, keepdims=True)
-    values = np.where(seen, values, least)  # what was not seen counts for nothing
-    most, mean = np.maximum(values.max(axis=1, keepdims=True), ceiling), (counts * values).sum(1, keepdims=True) / n
-    beta = (np.reshape(share, (-1, 1)) + 0.5 * np.log(np.pi * (n + 0.5))) / n
+def upper_means(values: Any, counts: Any, sizes: Any, ceiling: float, share: Any, all_in: float | None = None) -> Any:
+    """Return upper means of so many values each: `ceiling` itself where nothing was seen, -inf where that was."""
+    start = np.cumsum(sizes) - sizes
+    n, seen = np.add.reduceat(counts, start), counts > 0
+    least = np.minimum.reduceat(np.where(seen, values, np.inf), start)
+    values = np.where(seen, values, np.repeat(least, sizes))  # what was not seen counts for nothing
+    most, mean = np.maximum(np.maximum.reduceat(values, start), ceiling), np.add.reduceat(counts * values, start) / n
+    beta, off = (share + 0.5 * np.log(np.pi * (n + 0.5))) / n, np.repeat(mean, sizes) - values
 
     def at(nu: Any, price: Any) -> tuple[Any, Any]:
-        t = (mean - values) / (nu - mean)
-        logs, bend = (counts * np.log1p(t)).sum(1, keepdims=True), (counts * t * t / (1.0 + t)).sum(1, keepdims=True)
+        t = off / np.repeat(nu - mean, sizes)
+        logs, bend = np.add.reduceat(counts * np.log1p(t), start), np.add.reduceat(counts * t * t / (1.0 + t), start)
         return mean - (nu - mean) * np.expm1(logs / n - price), logs / n + np.log1p(bend / n)
 
     low, high = 1e-6 * (most - least), 10.0 * np.sqrt(n) * (most - least)
@@ -172,31 +334,33 @@ def upper_means(values: Any, counts: Any, ceiling: float, share: Any, all_in: fl
         low, high = np.where(beyond, middle, low), np.where(beyond, high, middle)
     best = np.fmin(at(most + np.sqrt(low * high), beta)[0], at(most, beta if all_in is None else all_in / n)[0])
     best = np.where(most - mean > NEAR * (abs(most) + abs(least)), np.fmin(best, most), most)
-    return np.select([n == 0, least == -np.inf], [ceiling, -np.inf], best)[:, 0]
+    return np.select([n == 0, least == -np.inf], [ceiling, -np.inf], best)
 
 
 def mixed(values: Any, counts: Any, ceiling: float, share: float) -> float:
     """Return the upper mean by two kinds of bets, half for each."""
     half = share + math.log(2)
-    return float(upper_means(np.array(values)[None], np.array(counts)[None], ceiling, half, half)[0])
+    values, counts = np.array(values), np.array(counts)
+    return float(upper_means(values, counts, np.array([len(values)]), ceiling, half, half)[0])
 
 
 def returned(d: SimpleNamespace) -> tuple[float, float]:
     """Return the lower bound of the value and the upper bound of the chance of a violation."""
     least, most = (d.horizon * end for end in d.reward_range)
-    if not d.frozen:
+    if not d.policies:
         return least, 1.0
     kept = (d.tested[d.group_of_row] == 1) & (d.max_violation[d.group_of_row] == 0)
     if d.deterministic:  # known once its own path was walked
-        *_, (_, values) = lower_values(d, d.cell_count, kept & (d.known == 1), np.zeros(d.slots))
+        *_, (_, values) = lower_values(d, d.cell_count, kept & (d.known == 1), np.zeros(len(d.cell_start)))
         value = float(values[d.cell_next[d.cell_start[-1]]])
-        return (value, 0.0) if value > -np.inf else (least, 1.0)
+        if value > -np.inf:
+            return value, 0.0
     share, low = math.log(d.policies * (d.policies + 1) / (0.2 * d.p)), least
-    if d.played:
+    if d.played and not d.deterministic:
         grid = least + (most - least) / GRID * d.returns_index
         low = max(least, -mixed(-grid, d.returns_count, -least, share + math.log(3)))
     read = d.certain and d.complete and all(kept[at.mine].all() for at in d.at)
-    if read or (d.safe and all(map(stays, d.at))):
+    if read or not d.constraint_bounds or (d.safe and all(map(stays, d.at))):
         return low, 0.0
     return low, mixed([0.0, 1.0], [d.played - d.violated, d.violated], 1.0, share) if d.played else 1.0
 
@@ -212,7 +376,7 @@ def lower_values(d: SimpleNamespace, counts: Any, known: Any, share: Any) -> Ite
     for at in reversed(d.at):
         rest = -np.inf if d.deterministic else d.least * (d.horizon - at.h)
         under = (floor if d.complete and not d.deterministic else rest - d.least) + (d.least if d.joint else 0.0)
-        follows = -follow(d, counts, at.mine, -after, -under, share[at.slots], -1.0)
+        follows = -follow(d, counts, at.mine, -after, -under, share[d.distribution_of_row[at.mine]], -1.0)
         low = np.maximum(np.where(known[at.mine] == 1, d.reward[at.mine], -np.inf) + follows, rest)
         after, floor = np.append(np.zeros(d.slots), rest), low.min(initial=0.0 if d.may_end else np.inf)
         after[at.slots] = low
@@ -220,7 +384,7 @@ def lower_values(d: SimpleNamespace, counts: Any, known: Any, share: Any) -> Ite
 
 
 def gaps_mean(d: SimpleNamespace) -> float:
-    """Return the bound of the mean largest gap; a ValueError where gaps are not what counts give, more if growing."""
+    """Return the bound of the mean largest gap; a ValueError where gaps are not what the counts give."""
     upper, _, _ = upper_values(d, d.then_count, d.then_known, d.then_max_violation)
     share = math.log(3 * d.policies * (d.policies + 1) / (0.2 * d.p)) + d.lower_share
     for at, low in lower_values(d, d.then_count - d.then_before, d.then_known, share):
@@ -228,7 +392,8 @@ def gaps_mean(d: SimpleNamespace) -> float:
         upper[at.h][np.searchsorted(at.rows, at.mine)] = -np.inf
         above = np.maximum.reduceat(upper[at.h], at.begin) - low[at.slots]
         off = d.gap[at.node] - np.where(alive, np.maximum(0.0, above), 0.0)
-        if (abs(np.minimum(off, 0.0) if d.growing else off) > d.horizon * d.near).any():
-            raise ValueError("the gaps are not what the counts give")
+        new = d.gap[at.node] - (d.horizon - at.h) * (d.max_reward - d.least)  # of states that were met later
+        wrong = np.minimum(abs(off), abs(new)) if d.growing else abs(off)
+        require(wrong <= NEAR * d.horizon * d.size, "the gaps are not what the counts give")
     own = math.log(3 * d.attempts * (d.attempts + 1) / (0.2 * d.p))
     return mixed(d.top / GRID * d.gaps_index, d.gaps_count, d.top, own)

@@ -28,6 +28,7 @@ contradicts them. The number of states is checked where it is used.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -41,7 +42,7 @@ from peakrl.compile import as_model
 from peakrl.errors import PolicyError, SettingsError, TargetError
 from peakrl.gym.adapter import Step
 from peakrl.learners.base import describe, listed
-from peakrl.learners.space import Space
+from peakrl.learners.space import GrowingSpace, Space
 from peakrl.safety.safe_policy import SafePolicy
 from peakrl.safety.safe_set import SafeSet
 from peakrl.tabular import TabularModel
@@ -633,6 +634,8 @@ class Observations:
         #: Is anything declared that a step may contradict?
         self.active = self._remembers or assumptions.dynamics is not None or assumptions.max_reward is not None
         self._map = None if assumptions.dynamics is None else Dynamics(assumptions.dynamics, space)
+        #: The size of rewards, by their range.
+        self._size = max(map(abs, space.rules.reward_range)) if isinstance(space, GrowingSpace) else math.inf
         self._first: Hashable = None
         self._begun = False
         #: [row]: reward, constraints and next slot.
@@ -656,7 +659,8 @@ class Observations:
             before = self._seen.setdefault(row, (seen.reward, seen.constraints, -1))
             self._check_reward(step, row, seen.reward, before[0])
             if self.assumptions.deterministic:
-                self._check_outcome(row, seen, before, following if shows else -1)
+                ended = step + 1 == self.space.horizon and following < self.space.ends  # perhaps by the time limit
+                self._check_outcome(row, seen, before, following if shows and not ended else -1)
         if self._map is not None and shows:
             self._map.check(row, self._state(following))
 
@@ -665,9 +669,10 @@ class Observations:
         if callable(self.assumptions.rewards):
             expected = self.assumptions.rewards(step, self.space.state_of_slot(int(self.space.slot_of_row[row])),
                                           self.space.action_of_row(row))  # fmt: skip
-        if abs(reward - expected) > ROUNDING * max(1.0, abs(expected)):
+        size = self._size if math.isfinite(self._size) else max(abs(reward), abs(expected))
+        if abs(reward - expected) > (0.0 if self.assumptions.deterministic else ROUNDING * size):
             says = "by the declared rewards" if callable(self.assumptions.rewards) else "and before"
-            raise TargetError(f"{pair_label(self.space, row)} earned {reward:g}, {says} {expected:g}")
+            raise TargetError(f"{pair_label(self.space, row)} earned {reward!r}, {says} {float(expected)!r}")
 
     def _check_outcome(
         self, row: int, seen: Step, before: tuple[float, tuple[float, ...], int], following: int

@@ -27,6 +27,7 @@ from peakrl.certificates.certify import (
     certificate_on_model,
     certify_on_table,
     policy_on_table,
+    rounding_of,
 )
 from peakrl.errors import PeakError
 from peakrl.evaluation import Evaluation, evaluate
@@ -98,7 +99,7 @@ class ModelAnalysis:
 
     def below_optimum(self, value: float) -> float | None:
         """Return the optimum minus a value, with rounding errors set to 0; None if the optimum is not known."""
-        return None if self.optimum is None else below(value, self.optimum.value)
+        return None if self.optimum is None else below(value, self.optimum.value, rounding_of(self.model))
 
     @cached_property
     def problem(self) -> Problem | TabularModel | None:
@@ -261,10 +262,10 @@ class RunAnalysis:
 
     def gaps(self, values: Floats) -> Floats:
         """Return the gap of each value to the optimum; NaN if either is not known."""
-        best = self.optimum
-        return np.array(
-            [nan if best is None or isnan(value) else below(value, best.value) for value in values.tolist()]
-        )
+        if self.optimum is None:
+            return np.full(len(values), nan)
+        best, rounding = self.optimum.value, rounding_of(self.exact.model)
+        return np.array([nan if isnan(value) else below(value, best, rounding) for value in values.tolist()])
 
     def percent(self, gap: float | None) -> float | None:
         """Return a gap in percent of the optimum; None if that is undefined."""

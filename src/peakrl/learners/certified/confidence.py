@@ -17,7 +17,9 @@ import math
 
 import numpy as np
 
+from peakrl.checks import ROUNDING
 from peakrl.learners.certified.bounds import FINE, LOWER, VIOLATION, mixed_bound
+from peakrl.learners.certified.declared import UNMET
 from peakrl.learners.certified.gaps import lower_values
 from peakrl.learners.certified.tables import (
     FIRST,
@@ -34,6 +36,7 @@ from peakrl.learners.certified.tables import (
 )
 from peakrl.learners.certified.values import sweep
 from peakrl.learners.infeasibility import DECLARED
+from peakrl.numerics import sums_exactly
 from peakrl.types import Bytes, Floats, Ints, Longs
 
 
@@ -61,7 +64,9 @@ class Proofs(SpaceTables):
 
     def chance_high(self) -> float:
         """Return the bound on the probability that an episode of the candidate violates."""
-        if self.stays() or self.keeps() or (self.facts.deterministic and self._path_value() > -math.inf):
+        if not self.facts.violation or self.stays() or self.keeps():
+            return 0.0
+        if self.facts.deterministic and self._path_value() > -math.inf:
             return 0.0
         total, bad = int(self.tables.counts[PLAYED]), int(self.tables.counts[VIOLATED])
         if total == 0:
@@ -77,10 +82,14 @@ class Proofs(SpaceTables):
                 break
             row = int(t.candidate[slot, step * t.shift])
             distribution, group = int(t.distribution_of_row[row]), int(t.group_of_row[row])
-            if not (t.samples[distribution] and t.known[row] and t.tested[group]) or t.max_violation[group]:
+            if not (t.known[row] and t.tested[group]) or t.max_violation[group]:
                 return -math.inf
             rewards.append(float(t.reward[row]))
-            slot = int(t.cell_next[t.cell_first[distribution]])
+            if step + 1 == t.horizon:
+                break
+            slot = int(t.cell_next[t.cell_first[distribution]]) if t.samples[distribution] else UNMET
+            if slot == UNMET:
+                return -math.inf
         # Summed from the end, as U is: the two are equal bit for bit if the candidate is the best.
         total = 0.0
         for reward in reversed(rewards):
@@ -120,32 +129,30 @@ class Proofs(SpaceTables):
         values = (top / GRID * np.arange(GRID + 1)).astype(np.float64)
         return mixed_bound(values, self.tables.gaps, total, top, self.attempt_share(self.status.attempts))
 
-    def fresh(self, *, apart: bool = False) -> Tables:
-        """Return tables with upper values from the counts alone; `apart`: leave the learner's own tables unchanged."""
+    def fresh(self) -> Tables:
+        """Return tables with upper values from the counts alone; the learner's own tables stay unchanged."""
         t, top = self.tables, self.start
-        if apart:  # the sweep writes to these
-            t = t._replace(witness=t.witness.copy(), dead=t.dead.copy(), guess=t.guess.copy())
         upper, value = top[self.steps(np.arange(self.space.slots))][t.slot_of_row], t.value.copy()
         value[t.slots, : self.columns] = top[self.steps(t.slots)]
-        own = t._replace(upper=upper, value=value, top=top, greedy=t.greedy.copy(), updated=t.updated.copy())
+        kept = {name: getattr(t, name).copy() for name in ("witness", "dead", "greedy", "updated")}
+        own = t._replace(upper=upper, value=value, top=top, guess=np.full_like(t.guess, -np.inf), **kept)
         sweep(own, FINE)
         return own
 
     @property
     def tolerance(self) -> float:
-        """Bound on the rounding error of a bound (docs/certified-learning.md)."""
-        t = self.tables
+        """Bound on the rounding error of a bound (docs/certified-learning.md); 0 if nothing can be rounded."""
+        t, size = self.tables, max(map(abs, self.facts.reward_range))
         if t.deterministic:
-            return 0.0
+            earned = np.append(t.reward[t.known == 1], [t.least, t.most])
+            return 0.0 if sums_exactly(earned, t.horizon) else 2.0**-52 * t.horizon**2 * size
         cells = int(np.bincount(t.cell_distribution[: t.cells[0]], minlength=1).max())
-        return 2.0**-44 * t.horizon**2 * max(map(abs, self.facts.reward_range)) * (cells + 16)
-
-    def lower_logs(self) -> Floats:
-        """[slot]: log of the number of lower bounds that share d, or of the inverse weight."""
-        return self.declared.lower_logs(self.space.slots, self.space.ends)
+        repeated = 4 * ROUNDING * t.horizon * size if self.facts.growing and not t.joint else 0.0
+        return 2.0**-44 * t.horizon**2 * size * (cells + 16) + repeated
 
     def lower_values_now(self) -> Floats:
         """[slot, column]: lower bound of the candidate's value, from samples since it was frozen."""
-        low = np.zeros_like(self.tables.value)
-        lower_values(self.tables, self.tables.candidate, self.share(LOWER / 3) + self.lower_logs(), low)
+        t, low = self.tables, np.zeros_like(self.tables.value)
+        logs = self.declared.lower_logs(t.slot_of_row, len(t.samples), self.space.ends)
+        lower_values(t, t.candidate, self.share(LOWER / 3) + logs, low)
         return low

@@ -7,9 +7,10 @@ How many bounds share p_U, one for each distribution and step and one for the fi
                    order of first visits has the weight omega_i (`bounds`), that of the first state being the first
 
 H instead of H-1 if rewards depend on the outcome, and 1 instead of H-1 if every distribution belongs to one step. The
-lower values share their part in the same way, by states. If s' = g(s, a, noise) is declared, all noises so far count
-for every pair, also for one discovered later: its bound is one of a number that is fixed from the start, so S must be
-known.
+lower values share their part in the same way, by states; in the order of first visits by distributions if pairs share
+them, since the samples of one may begin before a state is discovered. If s' = g(s, a, noise) is declared, all noises so
+far count for every pair, also for one discovered later: its bound is one of a number that is fixed from the start, so S
+must be known.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from typing import Any
 
 import numpy as np
 
+from peakrl.checks import ROUNDING
 from peakrl.errors import SettingsError, TargetError
+from peakrl.evaluation.simulation import largest_violation
 from peakrl.gym.adapter import Rules
 from peakrl.learners.assumptions import (
     Assumptions,
@@ -43,17 +46,16 @@ UNMET = -1
 NOISE = 1
 #: A larger declared number of states is ignored: weights by the order of first visits give tighter bounds.
 MOST_STATES = 1 << 20
-#: Tolerance for the probabilities of one noise in different rows.
-CLOSE = 1e-9
-#: Relative tolerance of declared rewards.
-ROUNDING = 1e-12
+#: Relative tolerance for the probabilities of one noise in different rows; `Proofs.tolerance` covers it.
+CLOSE = 2.0**-44
 
 
 @dataclass(frozen=True)
 class Facts:
     """What is known about a target before the first episode."""
 
-    #: The range of a step's reward, and the highest one (of steps without a violation, if that is declared).
+    #: The range of a step's reward with its margin for rounding, and the highest one (of steps without a violation, if
+    #: that is declared).
     reward_range: tuple[float, float]
     most: float
     #: The largest violation of an episode.
@@ -82,6 +84,8 @@ class Declared(ABC):
     lower_bets: int | None
     #: Number of steps with bounds of their own, for weights.
     steps: int = 1
+    #: May pairs share a distribution?
+    shared: bool = False
     #: Upper bound on the number of cells; 0 if it is not known.
     cells: int = 0
 
@@ -107,11 +111,12 @@ class Declared(ABC):
         share = math.log(1 / whole) + math.log(bets) if self.facts.growing else math.log(bets / whole)
         return np.full(len(distributions), share)
 
-    def lower_logs(self, slots: int, ends: int) -> Floats:
-        """[slot]: log of the number of lower bounds that share d, or of the inverse weight."""
-        if self.lower_bets is None:
-            return log_weight(np.maximum(np.arange(slots) - ends + 1, 1)) + math.log(self.steps)
-        return np.full(slots, math.log(self.lower_bets))
+    def lower_logs(self, slot_of_row: Ints, distributions: int, ends: int) -> Floats:
+        """[distribution]: log of the number of lower bounds that share d, or of the inverse weight."""
+        if self.lower_bets is not None:
+            return np.full(distributions, math.log(self.lower_bets))
+        order = np.arange(distributions) if self.shared else np.append(0, slot_of_row - ends + 1)
+        return log_weight(np.maximum(order, 1)) + math.log(self.steps)
 
 
 def pairs(space: Space, first: int) -> Iterator[tuple[int, Any, Any]]:
@@ -120,6 +125,12 @@ def pairs(space: Space, first: int) -> Iterator[tuple[int, Any, Any]]:
     for row in range(first, space.rows):
         slot = int(slots[row])
         yield 0 if space.shared else int(steps[slot]), space.state_of_slot(slot), space.action_of_row(row)
+
+
+def highest_reward(reward_range: tuple[float, float], assumptions: Assumptions) -> float:
+    """Return the highest reward of a step without a violation, with its margin for rounding."""
+    most, declared = reward_range[1], assumptions.max_reward
+    return most if declared is None else min(most, declared + ROUNDING * abs(declared))
 
 
 def declares_safety(assumptions: Assumptions) -> bool:
@@ -168,15 +179,17 @@ def environment_facts(rules: Rules, assumptions: Assumptions) -> Facts:
             "dynamics needs an upper bound on the number of states, since noises from before the first visit "
             "to a state count for it too: declare Assumptions(states=...)"
         )
-    lo, hi = rules.reward_range
-    most = hi if assumptions.max_reward is None else min(hi, assumptions.max_reward)
-    if most < lo:
-        raise SettingsError(f"max_reward is {most}; rewards lie between {lo:g} and {hi:g}, so it must too")
+    most = highest_reward(rules.rewards, assumptions)
+    if most < rules.rewards[0]:
+        lo, hi = rules.reward_range
+        raise SettingsError(
+            f"max_reward is {assumptions.max_reward}; rewards lie between {lo:g} and {hi:g}, so it must too"
+        )
     useful = rules.states is not None and (rules.states <= MOST_STATES or noises > 0)
     return Facts(
-        reward_range=(lo, hi),
+        reward_range=rules.rewards,
         most=most,
-        violation=rules.horizon * math.fsum(rules.constraints.bounds),
+        violation=largest_violation(rules.horizon, rules.constraints.bounds),
         joint=joint,
         deterministic=deterministic,
         certain=deterministic or assumptions.constraints is not None,
@@ -201,7 +214,7 @@ class OnEnvironment(Declared):
         #: By (step, state): the (row, noise) that lead to it, if it was not visited.
         self._unmet: dict[tuple[int, Hashable], list[tuple[int, int]]] = {}
         self.steps = max(1, space.horizon if facts.joint else space.horizon - 1) if space.shared else 1
-        self.upper_bets = self.lower_bets = None
+        self.upper_bets, self.lower_bets, self.shared = None, None, callable(assumptions.shared_transitions)
         if facts.states is not None and facts.actions is not None:
             steps = self.steps if space.shared else space.horizon
             self.upper_bets, self.lower_bets = facts.states * facts.actions * steps, facts.states * steps
@@ -274,11 +287,12 @@ class OnModel(Declared):
         self._rewards = declared_rewards(space, assumptions)
         noises = check_noises(assumptions)
         self._noise_next = declared_dynamics(space, assumptions) if noises else None
-        least, most = model.reward_range
+        (least, most), earned = model.reward_range, model.payoffs.reward
+        reward_range = min(least, float(earned.min())), max(most, float(earned.max()))
         self.facts = Facts(
-            reward_range=(least, most),
-            most=most if assumptions.max_reward is None else min(most, assumptions.max_reward),
-            violation=model.horizon * float(sum(model.constraint_bounds)),
+            reward_range=reward_range,
+            most=highest_reward(reward_range, assumptions),
+            violation=largest_violation(model.horizon, model.constraint_bounds),
             joint=by_outcome and not deterministic,
             deterministic=deterministic,
             certain=deterministic or not by_outcome or assumptions.constraints is not None,
@@ -315,13 +329,14 @@ def declared_rewards(space: ModelSpace, assumptions: Assumptions) -> Floats | No
     if assumptions.rewards is True:
         return model.row_reward
     declared = np.array([float(assumptions.rewards(*pair)) for pair in pairs(space, 0)])
-    wrong = np.flatnonzero(~(np.abs(declared - model.row_reward) <= ROUNDING * np.maximum(1.0, np.abs(declared))))
+    scale = max(map(abs, model.reward_range))
+    wrong = np.flatnonzero(~(np.abs(declared - model.row_reward) <= ROUNDING * scale))
     if wrong.size:
         row = int(wrong[0])
         raise SettingsError(
             f"rewards says {declared[row]:g} for {pair_label(model, row)}, which earns {model.row_reward[row]:g}"
         )
-    return declared
+    return model.row_reward
 
 
 def declared_dynamics(space: ModelSpace, assumptions: Assumptions) -> Ints:
@@ -346,7 +361,7 @@ def declared_dynamics(space: ModelSpace, assumptions: Assumptions) -> Ints:
         chance = dict(zip(layout.outcome_next[outcomes].tolist(), layout.outcome_probability[outcomes], strict=True))
         own = np.array([chance.pop(int(slot), 0.0) for slot in following[row]])
         distribution = own if distribution is None else distribution
-        if chance or (np.abs(own - distribution) > CLOSE).any():
+        if chance or (np.abs(own - distribution) > CLOSE * distribution).any():
             raise SettingsError(
                 f"dynamics: at {pair_label(model, row)} the next state does not have the declared distribution"
             )

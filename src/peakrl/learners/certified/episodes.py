@@ -17,6 +17,7 @@ import math
 import numpy as np
 
 from peakrl.jit import loop
+from peakrl.learners.certified.declared import UNMET
 from peakrl.learners.certified.tables import (
     FIRST,
     GAUGE,
@@ -37,6 +38,8 @@ from peakrl.learners.certified.values import forbid, refresh_noted, update_entry
 from peakrl.learners.episode import Log, Path
 from peakrl.types import Layout
 
+#: In place of the next slot of a sample that does not count.
+LEFT_OUT = -2
 #: An entry is updated when the samples of its distribution have grown by this factor.
 GROWTH = 1.05
 
@@ -48,6 +51,10 @@ def note_sample(t: Tables, distribution: int, following: int, reward: float) -> 
     cell = t.cell_first[distribution]
     while cell >= 0:
         if t.cell_next[cell] == following and (not t.joint or t.cell_reward[cell] == reward):
+            t.cell_count[cell] += 1
+            return
+        if t.deterministic and t.cell_next[cell] == UNMET:
+            t.cell_next[cell] = following
             t.cell_count[cell] += 1
             return
         cell = t.cell_after[cell]
@@ -75,16 +82,33 @@ def note_noise(t: Tables, distribution: int, row: int, following: int) -> None:
 
 
 @loop
+def last_following(t: Tables, distribution: int, following: int) -> int:
+    """Return the next slot as the sample of a last step counts (UNMET: unknown), or LEFT_OUT."""
+    if not t.ended[0]:
+        if following >= t.last_ends:
+            return following
+        t.ended[0] = 1
+        return LEFT_OUT if t.deterministic and t.samples[distribution] > 0 else UNMET
+    cell = t.cell_first[distribution]
+    while cell >= 0 and t.cell_next[cell] == UNMET:
+        cell = t.cell_after[cell]
+    return UNMET if cell < 0 else LEFT_OUT
+
+
+@loop
 def count_path(t: Tables, path: Path, length: int) -> None:
     """Count the samples of an episode and record its rewards and tested groups."""
     note_sample(t, np.int64(FIRST), path.slot[0], 0.0)
     for step in range(length):
         row, reward = path.row[step], path.payoff[step, 0]
         distribution = np.int64(t.distribution_of_row[row])
+        following = path.following[step]
+        if t.last_ends > 0 and step == t.horizon - 1:
+            following = last_following(t, distribution, following)
         if t.noises > 0:
-            note_noise(t, distribution, row, path.following[step])
-        else:
-            note_sample(t, distribution, path.following[step], reward if t.joint else 0.0)
+            note_noise(t, distribution, row, following)
+        elif following != LEFT_OUT:
+            note_sample(t, distribution, following, reward if t.joint else 0.0)
         if not t.joint:
             t.known[row] = 1
             t.reward[row] = reward

@@ -7,7 +7,9 @@ are ordered by step, cells by distribution, and the distribution of the first st
 
 from __future__ import annotations
 
+import hashlib
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,8 @@ from numpy.typing import NDArray
 
 from peakrl.certificates.certificate import Certificate, Evidence
 from peakrl.learners.assumptions import Assumptions
-from peakrl.learners.certified.bounds import FINE
-from peakrl.learners.certified.phases import Rounds
-from peakrl.learners.certified.tables import OPEN, PLAYED, TOP, VIOLATED
-from peakrl.learners.certified.values import first_value
+from peakrl.learners.certified.phases import Rounds, shortfall
+from peakrl.learners.certified.tables import OPEN, TOP, VIOLATED
 from peakrl.learners.infeasibility import DECLARED
 from peakrl.learners.space import GrowingSpace
 
@@ -43,10 +43,11 @@ WORDS = {
 def certificate(r: Rounds, assumptions: Assumptions, constraint_bounds: tuple[float, ...]) -> Certificate:
     """Return the certificate for the smallest epsilon or, if it is not reached, the current bounds."""
     r.settle()
-    bounds, epsilon = bounds_now(r), r.goal.epsilons[-1]
-    if r.goal.relative:
-        epsilon *= max(bounds["value_low"] or 0.0, -(bounds["optimum_high"] or 0.0), 0.0)
-    reason = shortfall(r, bounds, epsilon)
+    bounds = r.bounds_now()
+    if r.status.dead_first != OPEN:
+        bounds = replace(bounds, optimum_high=-math.inf)
+    epsilon = r.in_units(r.goal.epsilons[-1], bounds)
+    reason, feasible, safe = shortfall(bounds, epsilon), bounds.optimum_high > -math.inf, bounds.violation_high == 0.0
     return Certificate(
         holds=reason is None,
         kind="learned",
@@ -57,37 +58,13 @@ def certificate(r: Rounds, assumptions: Assumptions, constraint_bounds: tuple[fl
         reason=reason,
         subject=f"the policy learned on {r.space.states().name!r}",
         evidence=evidence_of(r, constraint_bounds),
-        **bounds,
+        value_low=bounds.value_low,
+        value_high=bounds.optimum_high if feasible and safe else None,
+        optimum_high=bounds.optimum_high if feasible else None,
+        gap=bounds.gap if feasible else None,
+        violation_high=bounds.violation_high,
+        violation_probability_high=bounds.violation_probability_high,
     )
-
-
-def bounds_now(r: Rounds) -> dict[str, float | None]:
-    """Return every bound from the current counts."""
-    high, dead = first_value(r.fresh(apart=True), FINE)
-    low, chance, by_gaps = r.facts.reward_range[0] * r.space.horizon, 1.0, math.inf
-    if r.status.frozen:
-        low, chance, by_gaps = max(r.return_low(), low), r.chance_high(), r.gap_high()
-    feasible = dead == OPEN and r.status.dead_first == OPEN
-    return {
-        "value_low": low,
-        "value_high": high if feasible and chance == 0.0 else None,
-        "optimum_high": high if feasible else None,
-        "gap": min(high - low, by_gaps) if feasible else None,
-        "violation_high": chance * r.facts.violation,
-        "violation_probability_high": chance,
-    }
-
-
-def shortfall(r: Rounds, bounds: dict[str, float | None], epsilon: float) -> str | None:
-    """Return why the certificate does not hold, or None."""
-    gap, violation = bounds["gap"], bounds["violation_high"]
-    if gap is None:
-        return "no policy satisfies every constraint: from an observed first state a violation is certain"
-    if not gap + r.tolerance <= epsilon:
-        return f"the policy may lie {gap:.6g} below the best safe one, more than {epsilon:g}"
-    if violation is None or not violation <= epsilon:
-        return f"the violation may be {violation}, more than {epsilon:g}"
-    return None
 
 
 def rests_on(r: Rounds, assumptions: Assumptions) -> tuple[str, ...]:
@@ -107,6 +84,18 @@ def rests_on(r: Rounds, assumptions: Assumptions) -> tuple[str, ...]:
     return (
         *lines,
         *(text.format(declared[name]) for name, text in WORDS.items() if declared.get(name) not in (None, False)),
+    )
+
+
+def contradiction(r: Rounds, assumptions: Assumptions) -> str:
+    """Return the message about bounds on an environment that cannot both be true."""
+    names = [*(["stationary"] if r.space.shared else []), *assumptions.declared()]
+    listed = f"what is declared ({', '.join(dict.fromkeys(names))})" if names else "the assumptions"
+    return (
+        f"the bounds contradict each other: a policy that never violates earns at least {r.bounds.value_low:.6g}, but "
+        f"no such policy can earn more than {r.bounds.optimum_high:.6g}. So {listed} is false, or observations are no "
+        f"states, or episodes are not independent; by chance it happens with probability at most "
+        f"{r.goal.failure_probability:g}"
     )
 
 
@@ -145,23 +134,25 @@ def evidence_of(r: Rounds, constraint_bounds: tuple[float, ...]) -> Evidence:
         "certain": facts.certain,
         "safe": facts.safe,
         "deterministic": bool(t.deterministic),
-        "ends": int(r.space.ends),
-        "complete": bool(t.complete),
         "states": facts.states,
         "actions": facts.actions if facts.states is not None else None,
         "growing": facts.growing,
         "noises": facts.noises,
+        "shared": r.declared.shared,
         "epsilon": float(r.goal.epsilons[-1]),
         "relative": r.goal.relative,
-        "frozen": bool(status.frozen),
         "policies": status.policies,
         "attempts": status.attempts,
-        "played": int(t.counts[PLAYED]),
         "violated": int(t.counts[VIOLATED]),
         "top": float(t.scale[TOP]),
-        "tolerance": float(r.tolerance),
     }
-    return Evidence(plain, evidence_arrays(r))
+    arrays = evidence_arrays(r)
+    return Evidence(plain | {"candidate_digest": digest_of(arrays["candidate"])}, arrays)
+
+
+def digest_of(array: NDArray[Any]) -> str:
+    """Return a digest of the type, the shape and the contents of an array."""
+    return hashlib.blake2b(f"{array.dtype.str} {array.shape} ".encode() + array.tobytes()).hexdigest()[:32]
 
 
 def evidence_arrays(r: Rounds) -> dict[str, NDArray[Any]]:
@@ -177,7 +168,10 @@ def evidence_arrays(r: Rounds) -> dict[str, NDArray[Any]]:
         column = getattr(t, name)
         seen = np.flatnonzero(column)
         arrays |= {f"{name}_index": seen, f"{name}_count": column[seen]}
-    return arrays | cell_arrays(r)
+    arrays |= cell_arrays(r)
+    if t.scale[TOP] < 0:  # no gaps were frozen: nothing rests on these
+        arrays |= {name: np.zeros_like(arrays[name]) for name in arrays if name.startswith("then_") or name == "gap"}
+    return arrays
 
 
 def cell_arrays(r: Rounds) -> dict[str, NDArray[Any]]:
@@ -192,6 +186,6 @@ def cell_arrays(r: Rounds) -> dict[str, NDArray[Any]]:
     for name in ("cell_next", "cell_reward", "cell_count", "then_count", "then_before"):
         column = getattr(t, name)[: t.cells[0]]
         arrays[name] = np.append(column, np.zeros(len(empty), column.dtype))[order]
-    for name, counts in (("distribution", "cell_count"), ("then_distribution", "then_count")):
-        arrays[name] = np.add.reduceat(arrays[counts], start)[:, None]
+    for name, counts in (("samples", "cell_count"), ("then_samples", "then_count")):
+        arrays[name] = np.add.reduceat(arrays[counts], start)
     return arrays

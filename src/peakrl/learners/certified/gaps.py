@@ -159,7 +159,7 @@ def least_following(t: Tables, step: int, row: int, low: Floats, floor: float, l
 def lower_values(
     t: Tables,
     rows: Longs,
-    #: [slot]: log(1/d) of one bet.
+    #: [distribution]: log(1/d) of one bet.
     log_share: Floats,
     low: Floats,
 ) -> None:
@@ -175,7 +175,7 @@ def lower_values(
                 low[slot, column] = t.least + rest
             else:
                 under = (t.least if t.joint else 0.0) + (floor if t.complete else rest)
-                follows = least_following(t, step, row, low, under, log_share[slot])
+                follows = least_following(t, step, row, low, under, log_share[t.distribution_of_row[row]])
                 low[slot, column] = max(t.least + rest, follows + (0.0 if t.joint else t.reward[row]))
             lowest = min(lowest, low[slot, column])
         floor = min(lowest, 0.0) if t.ends > 0 else lowest

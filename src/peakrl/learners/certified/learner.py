@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from peakrl.errors import SettingsError
+from peakrl.errors import SettingsError, TargetError
 from peakrl.evaluation.curve import policy_value
 from peakrl.learners.base import (
     Algorithm,
@@ -24,9 +24,9 @@ from peakrl.learners.base import (
     ProofHistory,
     Task,
 )
-from peakrl.learners.certified.declared import OnEnvironment, OnModel, environment_facts
+from peakrl.learners.certified.declared import Facts, OnEnvironment, OnModel, environment_facts
 from peakrl.learners.certified.episodes import choose_row, learn_path
-from peakrl.learners.certified.evidence import LIMITS, certificate
+from peakrl.learners.certified.evidence import LIMITS, certificate, contradiction
 from peakrl.learners.certified.phases import Goal, Rounds
 from peakrl.learners.certified.tables import CHALLENGE, OPEN, Tables
 from peakrl.learners.episode import Log, Path, Simulator, learn_played, register, run_episodes
@@ -53,15 +53,16 @@ class Certified(LearnerSettings):
     """Settings of the certified learner, which stops once it can prove that its policy is good.
 
     The gap in value to the best safe policy and the expected violation are then at most epsilon, or at most a share
-    epsilon of the best value (`relative`), except with probability `failure_probability`. `learn(..., episodes=...)` is
-    a limit; `run.stop_reason` says why the run ended and `run.certificate` what is certified.
+    epsilon of the size of the best safe value (`relative`), except with probability `failure_probability`.
+    `learn(..., episodes=...)` is a limit; `run.stop_reason` says why the run ended and `run.certificate` what is
+    certified.
     """
 
     #: The largest gap to the best safe policy, and the largest expected violation; several are reached in order.
     epsilon: tuple[float, ...]
     #: Upper bound on the probability that a false certificate is issued.
     failure_probability: float = Field(default=0.05, gt=0, lt=1)
-    #: Is epsilon a share of the value of the best safe policy?
+    #: Is epsilon a share of the size of the best safe policy's value, by a lower bound of it?
     relative: bool = False
 
     def __init__(
@@ -88,6 +89,15 @@ class Certified(LearnerSettings):
     def check_environment(self, rules: Rules, assumptions: Assumptions) -> None:
         """Raise if a declaration needs a model, or bounds are missing."""
         environment_facts(rules, assumptions)
+
+
+def can_be_relative(facts: Facts) -> bool:
+    """Return whether a lower bound of the size of the best safe value can be known.
+
+    It is the value of a policy that never violates, if that can be certain; otherwise rewards must have one sign.
+    """
+    never = facts.certain or facts.safe or facts.violation == 0.0
+    return never or facts.reward_range[0] > 0.0 or facts.most < 0.0
 
 
 class CertifiedLearner(Algorithm):
@@ -117,6 +127,12 @@ class CertifiedLearner(Algorithm):
             raise SettingsError(
                 "epsilon is 0, which only Assumptions(deterministic=True) can reach: if outcomes are random, no number "
                 "of episodes proves a policy to be the best"
+            )
+        if settings.relative and not can_be_relative(declared.facts):
+            raise SettingsError(
+                "relative is True, but violations are only bounded from episodes, so that no lower bound of the best "
+                "safe value can be known: give epsilon in units of value, or declare constraints, a support or a "
+                "safe_policy"
             )
         self.rounds = Rounds(space, declared, Goal(settings.epsilon, settings.failure_probability, settings.relative))
 
@@ -181,6 +197,8 @@ class CertifiedLearner(Algorithm):
         before = r.rows.copy() if count >= r.status.left and len(log.node) else None
         reviews = r.reviews
         r.played(count)
+        if r.contradicts:
+            raise TargetError(contradiction(r, self.task.assumptions))
         self.stop_reason = r.stop_reason
         if r.reviews > reviews and r.status.frozen:
             self._note_review()

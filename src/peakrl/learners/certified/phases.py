@@ -133,6 +133,19 @@ class Bounds:
     by: float = 0.0
 
 
+def shortfall(bounds: Bounds, epsilon: float) -> str | None:
+    """Return why bounds do not certify an epsilon, or None."""
+    if bounds.optimum_high == -math.inf:
+        return "no policy satisfies every constraint: from an observed first state a violation is certain"
+    if bounds.violation_probability_high == 0.0 and bounds.value_low > bounds.optimum_high:
+        return "the bounds contradict each other"
+    if not bounds.gap <= epsilon:
+        return f"the policy may lie {bounds.gap:.6g} below the best safe one, more than {epsilon:g}"
+    if not bounds.violation_high <= epsilon:
+        return f"the violation may be {bounds.violation_high:.6g}, more than {epsilon:g}"
+    return None
+
+
 class Rounds(Proofs):
     """Blocks of episodes and the reviews between them."""
 
@@ -151,6 +164,12 @@ class Rounds(Proofs):
         if self.status.dead_first != OPEN:
             return "infeasible"
         return "certified" if len(self.issued) == len(self.goal.epsilons) else None
+
+    @property
+    def contradicts(self) -> bool:
+        """Does a policy that never violates earn more than any such policy can? Then a declaration is false."""
+        safe = self.facts.growing and self.bounds.violation_probability_high == 0.0
+        return safe and self.bounds.value_low > self.bounds.optimum_high
 
     # Episodes ------------------------------------------------------------------------------------------------
 
@@ -240,11 +259,16 @@ class Rounds(Proofs):
         """Return the current epsilon."""
         return self.goal.epsilons[min(len(self.issued), len(self.goal.epsilons) - 1)]
 
-    def epsilon(self) -> float:
-        """Return the gap to reach, in units of value; 0 for a relative one without a bound on the value yet."""
+    def in_units(self, epsilon: float, bounds: Bounds) -> float:
+        """Return an epsilon in units of value: itself, or a share of a lower bound of the size of the best safe value.
+
+        V* is at least the value of a policy that never violates, at least H lo, and at most U_1.
+        """
         if not self.goal.relative:
-            return self._wanted()
-        return self._wanted() * max(self.bounds.value_low, -self.bounds.optimum_high, 0.0)
+            return epsilon
+        never = bounds.violation_probability_high == 0.0
+        low = bounds.value_low if never else self.facts.reward_range[0] * self.space.horizon
+        return epsilon * max(low, -bounds.optimum_high, 0.0)
 
     def aim(self) -> float:
         """Return the gap to reach for planning; a relative one uses the estimated value."""
@@ -316,31 +340,39 @@ class Rounds(Proofs):
         t.gap[:] = 0.0
         t.scale[TOP:] = -1.0, 0.0, 0.0
         t.judged[:] = np.where(t.max_violation > 0, JUDGED_BAD, t.tested)
-        self.bounds.value_low, self.bounds.gap = -math.inf, math.inf
+        self.bounds = Bounds(self.bounds.optimum_high, self.bounds.estimate)
 
     # Certificates -------------------------------------------------------------------------------------------
 
     def _certified(self) -> bool:
-        """Update the bounds; return whether the candidate is certified for the current epsilon."""
-        bounds = self.bounds
-        bounds.value_low = self.return_low()
-        bounds.violation_probability_high = self.chance_high()
-        bounds.violation_high = bounds.violation_probability_high * self.facts.violation
-        by_value, by_gap = bounds.optimum_high - bounds.value_low, self.gap_high()
-        bounds.gap, bounds.by = min(by_value, by_gap), 2.0 if by_gap < by_value else 1.0
-        limit = self.epsilon() - self.tolerance
-        if bounds.gap > limit or bounds.violation_high > self.epsilon():
-            return False
-        if by_gap > limit:
-            high, _ = first_value(self.fresh(), FINE)
-            if high - bounds.value_low > limit:
-                return False
-            bounds.optimum_high, bounds.gap = high, high - bounds.value_low
-        return True
+        """Update the bounds; return whether the candidate is certified for the current epsilon, by the counts alone."""
+        self.bounds = self.bounds_with(self.bounds.optimum_high)
+        if self._shortfall() is None:
+            self.bounds = self.bounds_now()
+            return self._shortfall() is None
+        return False
+
+    def bounds_now(self) -> Bounds:
+        """Return all bounds from the counts alone, which are the numbers of a certificate."""
+        high, dead = first_value(self.fresh(), FINE)
+        return self.bounds_with(high + self.tolerance if dead == OPEN else -math.inf)
+
+    def bounds_with(self, high: float) -> Bounds:
+        """Return the bounds on the candidate, given the one on the optimum; rounding is included."""
+        least, tolerance = self.facts.reward_range[0] * self.space.horizon, self.tolerance
+        if not self.status.frozen:
+            return Bounds(high, self.bounds.estimate, least, self.facts.violation, 1.0, high - least, 1.0)
+        low, chance = max(self.return_low() - tolerance, least), self.chance_high()
+        by_value, by_gap = high - low, self.gap_high() + tolerance
+        by = 2.0 if by_gap < by_value else 1.0
+        return Bounds(high, self.bounds.estimate, low, chance * self.facts.violation, chance, min(by_value, by_gap), by)
+
+    def _shortfall(self) -> str | None:
+        return shortfall(self.bounds, self.in_units(self._wanted(), self.bounds))
 
     def _issue(self) -> None:
-        s = self.status
-        more = {"epsilon": self.epsilon(), "episodes": s.episodes, "candidate": s.policies, "attempt": s.attempts}
+        s, epsilon = self.status, self.in_units(self._wanted(), self.bounds)
+        more = {"epsilon": epsilon, "episodes": s.episodes, "candidate": s.policies, "attempt": s.attempts}
         self.issued.append({name: float(value) for name, value in (asdict(self.bounds) | more).items()})
 
     # Plans ---------------------------------------------------------------------------------------------------

@@ -10,6 +10,10 @@ A column of a table is a step if steps share slots; otherwise there is one colum
 If the next state is declared to be g(s, a, noise), there is one distribution, that of the noise: its cells are the
 noises, and the next slot of a cell depends on the row. A next state that was not visited has no slot: UNMET.
 
+If steps share slots, an end that an environment reports at the horizon may be the time limit, which is no outcome of
+the pair. The first such sample counts with the next slot UNMET; after it the samples of last steps are left out, but of
+pairs with no other sample, which count as UNMET too. So what counts is decided before its outcome.
+
 All states of a model are added before the first episode. If states are discovered online, then in a state first visited
 after the candidate was frozen
 
@@ -72,6 +76,8 @@ class Tables(NamedTuple):
     complete: bool
     #: Number of noises, if s' = g(s, a, noise) is declared.
     noises: int
+    #: Number of slots, the first ones, that an environment may report at the horizon only because it is reached.
+    last_ends: int
 
     #: The slots with actions of a step: slots[step_slots[step, 0]] .. slots[step_slots[step, 1]].
     step_slots: Longs
@@ -124,7 +130,7 @@ class Tables(NamedTuple):
     #: [cell]: distribution, next slot, reward (if it depends on the outcome), samples, samples before the candidate was
     #: frozen; samples of either kind when the gaps were frozen.
     cell_distribution: Annotated[Ints, table("cell", low=0, below="distribution")]
-    cell_next: Annotated[Ints, table("cell", low=0, below="slot")]
+    cell_next: Annotated[Ints, table("cell", low=UNMET, below="slot")]
     cell_reward: Annotated[Floats, table("cell")]
     cell_count: Annotated[Longs, table("cell", low=0)]
     cell_before: Annotated[Longs, table("cell", low=0)]
@@ -134,6 +140,8 @@ class Tables(NamedTuple):
     cell_after: Annotated[Longs, table("cell", fill=-1, stored=False)]
     #: Number of cells.
     cells: Annotated[Longs, table(1, counts="cell")]
+    #: Was an end reported at the horizon, if steps share slots? The next states of last steps then do not count.
+    ended: Annotated[Bytes, table(1, low=0, high=1)]
 
     #: `LIVE`, `GAUGE`.
     mode: Annotated[Bytes, table(2, stored=False)]
@@ -194,6 +202,7 @@ class SpaceTables:
             Tables, sizes, horizon=horizon, shift=shift, node_stride=space.layout.node_stride,
             ends=space.ends if least <= 0.0 <= most else 0, least=least, most=facts.most, joint=facts.joint,
             deterministic=facts.deterministic, complete=not facts.growing, noises=noises,
+            last_ends=space.ends if shift and horizon > 1 and not noises else 0,
             step_slots=np.zeros((horizon, 2), np.int64), slots=none, group_start=np.zeros(1, np.int64), group_rows=none,
         )  # fmt: skip
         self.store.grow()

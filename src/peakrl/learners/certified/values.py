@@ -58,8 +58,8 @@ def following_value(t: Tables, step: int, row: int, distribution: int, precision
                 return ceiling, following
             else:
                 t.sample_value[size] = t.value[following, column]
-                if joint:
-                    t.sample_value[size] += t.cell_reward[cell]
+            if joint:
+                t.sample_value[size] += t.cell_reward[cell]
         size += 1
         cell = t.cell_after[cell]
     if t.deterministic:
