@@ -48,7 +48,7 @@ def test_violations_are_told_with_the_last_of_them(tmp_path):
 
 
 def test_a_proof_of_infeasibility_is_shown_with_its_observations(tmp_path):
-    run = learned(floor=1.0)
+    run = learned(floor=1.0, assumptions=peakrl.Assumptions(states=100))
     assert run.feasible is False
     page = written(run, tmp_path / "page.html")
     assert "Infeasible, proved by the learner" in page

@@ -182,9 +182,34 @@ def test_the_slippery_lake_is_proved_infeasible_where_it_is():
         ),
         SafeQ(),
         episodes=300,
+        assumptions=Assumptions(states=16),
     )
     assert run.feasible is False
     assert {witness.action for witness in run.infeasibility_proof if witness.state == 0} == {0, 1, 2, 3}
+
+
+class Binned(gymnasium.Env):
+    """Two states that look alike: from one every action fails, from the other none; the first draw decides."""
+
+    observation_space, action_space = gymnasium.spaces.Discrete(1), gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.good = int(self.np_random.integers(2))
+        return 0, {}
+
+    def step(self, action):
+        return 0, 1.0, False, False, {"constraints": 1.0 if action == self.good else -1.0}
+
+
+@pytest.mark.parametrize("learner", [SafeQ(), PosteriorSampling(), Certified(0.5)])
+def test_infeasibility_is_proved_only_where_observations_are_declared_to_be_states(learner):
+    env = ConstrainedEnv(Binned(), horizon=2, reward_range=(0, 1), constraint_bounds=(1.0,))
+    run = learn(env, learner, episodes=200)
+    assert run.feasible is None
+    assert "proved infeasible" not in repr(run)
+    assert run.infeasibility_proof
+    assert learn(env, learner, episodes=200, assumptions=Assumptions(states=1)).feasible is False
 
 
 def test_cliff_walking_is_learned_to_its_exact_optimum():

@@ -99,6 +99,8 @@ class Rules:
     states: int | None
     #: True if the environment declares that nothing depends on the step.
     stationary: bool
+    #: Are observations declared to be states, by their number? Only then can observations prove infeasibility.
+    observes_states: bool = False
     #: Action of idle lanes in an initial state; None: the first available action.
     idle: Callable[[Observed], int] | None = None
 
@@ -358,6 +360,7 @@ def store_rules(rules: Rules) -> dict[str, Any]:
         "constraint_names": list(rules.constraint_names),
         "states": rules.states,
         "stationary": rules.stationary,
+        "observes_states": rules.observes_states,
     }
 
 
@@ -379,4 +382,5 @@ def load_rules(plain: Mapping[str, Any], longest: int) -> Rules:
         constraint_names=names,
         states=None if states is None else check_count(states, "states", 1, MOST_STATES),
         stationary=plain["stationary"] is True,
+        observes_states=plain["observes_states"] is True,
     )

@@ -246,6 +246,7 @@ def rules_of(env: Any, declared: dict[str, Any], *, needs_range: bool = True) ->
         constraint_names=names,
         states=states_of(own.get("states"), space),
         stationary=own.get("stationary") is True,
+        observes_states=own.get("states") is not None,
     )
 
 
