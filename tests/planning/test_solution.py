@@ -14,7 +14,7 @@ from helpers.seeds import seeds
 from peakrl import Outcome, Problem, TabularModel, compile_model, solve
 from peakrl.errors import SettingsError
 from peakrl.planning.backward import value_of
-from peakrl.theory import default_penalty, solve_modified
+from peakrl.theory import default_penalty, first_totals, solve_modified
 
 SMALL = {"states": 2, "horizon": 3}
 
@@ -316,6 +316,7 @@ def test_a_solution_shows_in_one_line_what_was_found_and_leaves_the_reason_to_it
 @pytest.mark.parametrize("horizon", [1, 3, 20])
 @seeds(4)
 def test_what_a_chosen_policy_adds_up_to_is_what_plain_python_finds(seed, horizon):
+    """By node from its rows, and of the first step alone from its choices."""
     model = compile_model(random_problem(seed, stationary=True, horizon=horizon, states=3))
     assume(model.stationary)
     policy, rng = solve(model).policy, np.random.default_rng(seed)
@@ -331,4 +332,6 @@ def test_what_a_chosen_policy_adds_up_to_is_what_plain_python_finds(seed, horizo
             law = slice(*layout.outcome_start[layout.row_distribution[row] :][:2])
             here[slot] = quantity[row] + layout.outcome_probability[law] @ after[layout.outcome_next[law]]
         tables.insert(0, after := here)
+    assert policy.choices is not None
+    assert first_totals(model, quantity, policy) == pytest.approx(tables[0])
     assert value_of(layout, model.num_nodes, quantity, policy.rows) == pytest.approx(np.concatenate(tables))

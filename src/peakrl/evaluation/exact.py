@@ -26,6 +26,7 @@ of the others. A sum of first violations, not a difference from 1, is exactly 0 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +41,7 @@ from peakrl.jit import loop
 from peakrl.numerics import LEAST, times
 from peakrl.policy.mixture import AnyPolicy, AveragedPolicy, model_for
 from peakrl.policy.tables import Policy, StochasticPolicy
-from peakrl.space import expand, frozen, starts_of
+from peakrl.space import expand, frozen, read_only, starts_of
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Ints, Layout, Longs
 
@@ -49,6 +50,7 @@ from peakrl.types import Floats, Ints, Layout, Longs
 def forward_totals(
     layout: Layout,
     row_payoffs: Floats,
+    first: int,
     rows: Ints,
     weights: Floats,
     mass: Floats,
@@ -56,16 +58,16 @@ def forward_totals(
     used: NDArray[np.bool_],
     totals: Floats,
 ) -> None:
-    """Add to the totals [step, quantity]; mark in `used` the rows that may occur.
+    """Add the totals [step - first, quantity] of steps from `first` on; mark in `used` the rows that may occur.
 
-    The policy is `weights` [entry], or if that is empty `rows` [node]. `mass` [slot] is m_0 and becomes that of the
-    end; `sent` [distribution] is scratch, all 0.
+    The policy is `weights` [entry], or if that is empty `rows` [node], both from the step `first` on. `mass` [slot]
+    is m_first and becomes that of the step after the last; `sent` [distribution] is scratch, all 0.
     """
     row_start, row_distribution, outcome_start = layout.row_start, layout.row_distribution, layout.outcome_start
     outcome_next, outcome_probability = layout.outcome_next, layout.outcome_probability
     table = weights.shape[0] == 0
-    for step in range(layout.horizon):
-        here, entries = step * layout.node_stride, step * layout.entry_stride
+    for number in range(totals.shape[0]):
+        step, here, entries = first + number, number * layout.node_stride, number * layout.entry_stride
         for slot in range(layout.step_slots[step, 0], layout.step_slots[step, 1]):
             if mass[slot] == 0.0:
                 continue
@@ -77,7 +79,7 @@ def forward_totals(
                     used[row] = True
                     sent[row_distribution[row]] += part
                     for q in range(totals.shape[1]):
-                        totals[step, q] += times(part, row_payoffs[row, q])
+                        totals[number, q] += times(part, row_payoffs[row, q])
             mass[slot] = 0.0
         for d in range(layout.step_distributions[step, 0], layout.step_distributions[step, 1]):
             if sent[d] > 0.0:
@@ -147,6 +149,8 @@ def blocks_of(layout: Layout) -> tuple[int, Longs, Longs]:
 
 #: Relative difference of two exact computations of the same value.
 ROUNDING = 1e-9
+#: Rows of a planner's policy that are expanded at once.
+MOST_NODES = 1 << 22
 NO_WEIGHTS: Floats = frozen(np.empty(0), np.float64)
 NO_ROWS: Ints = frozen(np.empty(0), np.int32)
 
@@ -233,6 +237,22 @@ def expected_totals(
     mass, sent = np.zeros(model.num_slots), np.zeros(len(layout.outcome_start) - 1)
     mass[model.first_slot] = model.first_probability
     totals = np.zeros((model.horizon, payoffs.shape[1]))
-    rows, weights = (policy.rows, NO_WEIGHTS) if isinstance(policy, Policy) else (NO_ROWS, policy.weights)
-    forward_totals(layout, payoffs, rows, weights, mass, sent, used, totals)
+    for begin, end, rows, weights in stretches(model, policy):
+        forward_totals(layout, payoffs, begin, read_only(rows), weights, mass, sent, used, totals[begin:end])
     return totals, margins[used].min(axis=0)
+
+
+def stretches(model: TabularModel, policy: Policy | StochasticPolicy) -> Iterator[tuple[int, int, Ints, Floats]]:
+    """Yield steps first .. last with the rows [node] and weights [entry] of a policy there: a few steps at a time.
+
+    A planner's policy takes a byte for each node, and its rows four: not all of them are expanded at once.
+    """
+    if isinstance(policy, StochasticPolicy):
+        yield 0, model.horizon, NO_ROWS, policy.weights
+    elif not model.stationary:
+        yield 0, model.horizon, policy.rows, NO_WEIGHTS
+    else:
+        several = max(1, MOST_NODES // model.num_slots)
+        for first in range(0, model.horizon, several):
+            last = min(first + several, model.horizon)
+            yield first, last, frozen(policy.choices.rows(first, last), np.int32, own=True), NO_WEIGHTS

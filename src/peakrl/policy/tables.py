@@ -112,12 +112,23 @@ class Choices:
         number = int(self.table[step, slot] if self.space.stationary else self.table[slot])
         return int(start[slot]) + number if start[slot + 1] > start[slot] else -1
 
+    def rows(self, begin: int, end: int) -> Ints:
+        """[slot of each step from `begin` to before `end`]: the chosen rows; -1 if a state has none."""
+        space, start = self.space, self.space.row_start
+        if space.stationary:
+            rows, slots = self.table[begin:end].astype(np.int32), slice(None)
+        else:
+            slots = slice(int(space.stage_start[begin]), int(space.stage_start[end]))
+            rows = self.table[slots].astype(np.int32)
+        rows += start[:-1][slots].astype(np.int32)
+        rows[..., np.diff(start)[slots] == 0] = -1
+        return rows.reshape(-1)
+
     def all_rows(self) -> Ints:
-        """[node]: the chosen rows; -1 if a state has none, and after the last step."""
-        rows, start = np.full(self.space.num_nodes, -1, np.int32), self.space.row_start
-        known = rows[: self.table.size].reshape(self.table.shape)
-        np.add(self.table, start[:-1], out=known, casting="unsafe")
-        known[..., np.diff(start) == 0] = -1
+        """[node]: the chosen rows, -1 after the last step."""
+        rows = np.full(self.space.num_nodes, -1, np.int32)
+        known = self.rows(0, self.space.horizon)
+        rows[: len(known)] = known
         rows.flags.writeable = False
         return rows
 
