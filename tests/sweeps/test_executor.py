@@ -304,3 +304,16 @@ def test_bad_options_are_named(options: dict[str, Any], culprit: str, tmp_path: 
 def test_an_engine_that_is_not_installed_is_named_with_the_extra_that_brings_it() -> None:
     with pytest.raises(SettingsError, match=r"the engine ray is not installed here: install peakrl\[ray\]"):
         optional("no_such_package", "ray")
+
+
+def test_modules_of_the_current_folder_do_not_replace_installed_ones_in_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("random", "numpy", "json"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a module of the current folder was run')")
+    (tmp_path / "beside.py").write_text("def double(config):\n    return {'value': 2 * config['number']}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")
+    tasks = [Task("beside:double", {"number": number}) for number in range(2)]
+    results = run_tasks(tasks, tmp_path / "out", workers=2)
+    assert [result.values["value"] for result in results] == [0, 2]

@@ -337,6 +337,7 @@ def serve() -> None:
     calls, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)  # output of tasks goes to stderr
+    sys.path.extend(sys.argv[2:])
     if sys.argv[1]:
         with suppress(Exception):  # a task that needs it will raise itself
             load_function(sys.argv[1])()
@@ -360,9 +361,11 @@ class WorkerProcess:
                 raise SweepError("the workers have been shut down")
             if self._process is None or self._process.poll() is not None:
                 self._stop()
-                path = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
+                # What lies in the current folder must not stand in for an installed module: it comes last.
+                path, last = os.pathsep.join(filter(None, sys.path)), os.getcwd() if "" in sys.path else ""
+                serving = "from peakrl.sweeps.executor import serve; serve()"
                 self._process = subprocess.Popen(
-                    [sys.executable, "-P", "-c", "from peakrl.sweeps.executor import serve; serve()", self._prepare],
+                    [sys.executable, "-P", "-c", serving, self._prepare, *filter(None, [last])],
                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=os.environ | ONE_THREAD | {"PYTHONPATH": path},
                     start_new_session=True,  # Ctrl-C goes to the driver only
                 )  # fmt: skip
