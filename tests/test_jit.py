@@ -61,6 +61,21 @@ def test_without_a_writable_cache_folder_kernels_are_compiled_in_each_process(tm
     assert set(Path(jit.__file__).parent.rglob("*.nbi")) == before
 
 
+@compiles
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX systems")
+def test_a_cache_that_others_may_write_to_is_not_read(tmp_path):
+    draw(tmp_path)
+    (folder,) = tmp_path.glob("peakrl/kernels-*")
+    for path in (folder.parent, folder):
+        assert path.stat().st_mode & 0o777 == 0o700
+        path.chmod(0o777)
+        assert draw(tmp_path) == (uniform(seed_state(1)), [jit.UNSAFE.format(path), jit.COMPILING])
+        path.chmod(0o700)
+    assert draw(tmp_path) == (uniform(seed_state(1)), [])
+    other = f"import os; os.getuid = lambda: {os.getuid() + 1}; {DRAW}"
+    assert draw(tmp_path, other)[1] == [jit.UNSAFE.format(folder.parent), jit.COMPILING]
+
+
 def test_folders_that_were_not_used_for_a_month_are_removed(tmp_path):
     ages = {"kernels-0.1.0-old": 40, "kernels-0.1.0-recent": 20, "notes": 400, "kernels-now": 0}
     for name, days in ages.items():

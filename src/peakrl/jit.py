@@ -3,6 +3,9 @@
 The cache folder is named by the versions of Python and numba and by `source_digest`: numba notices an edit of the file
 that holds a kernel, but not of another file whose kernels and constants it uses. Numba functions of other packages keep
 their own cache folder.
+
+The files of the cache are numba's pickles, and reading one may run any code: on POSIX systems the folder is used only
+if it belongs to the user and no one else may write there.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ R = TypeVar("R")
 config: Any = numba.config
 
 COMPILING = "peakrl: compiling kernels, cached for next time; a first learn takes 10 to 20 s"
+UNSAFE = "peakrl: kernels are compiled without a cache, since {} is not yours or others may write to it: chmod go-w"
 COMPILERS = f"python{sys.version_info[0]}.{sys.version_info[1]}-numba{numba.__version__}"
 MONTH = 30 * 24 * 3600.0
 #: max and min may ignore NaN and the sign of zero; everything else stays strictly IEEE, so results are reproducible.
@@ -88,7 +92,12 @@ def cache_folder() -> Path | None:
     root = config.CACHE_DIR or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     try:
         folder = Path(root).expanduser() / "peakrl" / f"kernels-{COMPILERS}-{source_digest()}"
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.parent.mkdir(parents=True, exist_ok=True)
+        for own in (folder.parent, folder):
+            own.mkdir(mode=0o700, exist_ok=True)
+            if os.name == "posix" and (own.stat().st_uid != os.getuid() or own.stat().st_mode & 0o022):
+                print(UNSAFE.format(own), file=sys.stderr, flush=True)
+                return None
         os.utime(folder)
     except (OSError, RuntimeError):  # RuntimeError: no home directory
         return None
