@@ -1,6 +1,7 @@
 """What a problem may leave out, what is read off instead, and how compiling stops where it cannot go on."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 import peakrl
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
-from peakrl import Outcome, Problem, compile_model
+from peakrl import Outcome, Problem, TabularModel, compile_model
 from peakrl.errors import ProblemError
 
 
@@ -224,3 +225,58 @@ def test_a_zero_keeps_its_sign_whatever_came_before_it():
 def test_a_truth_value_is_refused_also_where_its_number_was_seen_before():
     with pytest.raises(ProblemError, match="action 1: constraints must be numbers"):
         compile_model(Signed([2.0, 2.0], [(1.0,), (True,)]))
+
+
+class Drifting(Problem):
+    """A float that hardly ever repeats."""
+
+    horizon, constraint_names = 1000, ("limit",)
+
+    def initial(self):
+        return [(1.0, 0.5)]
+
+    def actions(self, step, state):
+        return [0]
+
+    def outcomes(self, step, state, action):
+        return [Outcome(0.5, 0.7 * state + 0.1 * sign, 0.0, (sign * 1.0,)) for sign in (-1, 1)]
+
+
+def test_a_search_that_does_not_end_warns_with_its_rate_and_stops_at_a_limit_that_can_be_raised(monkeypatch):
+    monkeypatch.setattr("peakrl.compile.MANY_STATES", 400)
+    for limit in (500, 1000):
+        with (
+            pytest.warns(RuntimeWarning, match=r"40\d states up to step 7 of 1000.* states/s up to max_states"),
+            pytest.raises(ProblemError, match=rf"more than {limit:,} states.*max_states="),
+        ):
+            compile_model(Drifting(), max_states=limit)
+
+
+@pytest.mark.parametrize(("values", "how"), [((0.0, 1.0), "never negative"), ((-2.0, -1.0), "always negative")])
+def test_a_constraint_that_nothing_or_everything_violates_is_asked_for_its_sign(values, how):
+    class Plant(Problem):
+        horizon, constraint_names = 2, ("heat",)
+
+        def initial(self):
+            return [(1.0, 0)]
+
+        def actions(self, step, state):
+            return [0, 1]
+
+        def outcomes(self, step, state, action):
+            return [Outcome(1.0, 0, 1.0, (values[action],))]
+
+    for make in (
+        lambda: compile_model(Plant()),
+        lambda: TabularModel.from_arrays(np.ones((1, 2, 1)), [[0.0, 1.0]], [[values]], 3),
+    ):
+        with pytest.warns(RuntimeWarning, match=f"constraint .* is {how}.*Is its sign right"):
+            make()
+
+
+def test_no_built_in_problem_is_asked_for_a_sign():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compile_model(peakrl.problems.energy_harvesting(peak_power=100))
+        for number in (1, 2, 3):
+            compile_model(peakrl.problems.scheduling_example(number))

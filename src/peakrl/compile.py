@@ -8,6 +8,8 @@ finished jobs is the step), and every problem that depends on the step, is store
 from __future__ import annotations
 
 import math
+import time
+import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from operator import le
@@ -15,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from peakrl.checks import AT_MOST, ROUNDING, check_distribution, check_each, is_usual
+from peakrl.checks import AT_MOST, ROUNDING, check_count, check_distribution, check_each, is_usual
 from peakrl.errors import PeakError, ProblemError, SettingsError
 from peakrl.memory import check_tables
 from peakrl.problem import NO_TRUTH_VALUES, Outcome, Problem, header_of, payoff_limits
 from peakrl.progress import Progress
 from peakrl.space import StateSpace
 from peakrl.storage import SHARE, available_memory
-from peakrl.tabular import TabularModel, assemble
+from peakrl.tabular import TabularModel, assemble, warn_of_signs
 from peakrl.types import Distributions, Payoffs
 
 #: Approximate bytes of Python objects and arrays while a model is built, for the memory limit.
@@ -34,6 +36,10 @@ NO_NUMBERS = {bool, np.bool_, str}
 Payoff = tuple[float, ...]
 #: Number of states of a stationary problem that are queried at a second step.
 ASKED_AGAIN = 20
+#: Kinds of problems that users write; others are built in, and the signs of their constraints are right.
+OF_USERS = (None, "tables", "python")
+#: A warning says after how many states a search is still going on, and an error ends it after how many by default.
+MANY_STATES, MOST_STATES = 100_000, 2_000_000
 #: Memory use is checked after so many actions of a state, and after its last action.
 PAUSE = 256
 #: Returns the slot of a state; the second argument begins the message of an error.
@@ -43,8 +49,9 @@ SlotOf = Callable[[Hashable, object], Any]
 class Search:
     """The breadth-first search: collects slots, rows, shared distributions and payoff records."""
 
-    def __init__(self, problem: Problem, memory_limit: float) -> None:
+    def __init__(self, problem: Problem, memory_limit: float, max_states: int) -> None:
         self.problem, self.limit, self.header = problem, memory_limit, header_of(problem)
+        self.max_states, self._begun, self._warned = max_states, time.perf_counter(), False
         self.stationary = bool(getattr(problem, "stationary", False))
         #: The least and the largest valid reward and values of the constraints.
         self.least, self.most = payoff_limits(self.header.reward_range, self.header.constraint_bounds)
@@ -81,6 +88,7 @@ class Search:
                     self.index, self.distributions = {}, {}
                 for slot in range(layer_start[step], layer_start[step + 1]):
                     self.expand(step, self.slots[slot])
+                    self.guard_number(step, quiet=bar.visible)
                     if len(self.row_start) % 256 == 0:
                         bar.reach(len(self.row_action), states=len(self.slots), step=step)
                 layer_start.append(len(self.slots))
@@ -105,6 +113,26 @@ class Search:
         if shared:
             self.check_stationary(model)
         return model
+
+    def guard_number(self, step: int, *, quiet: bool) -> None:
+        """Warn, once, if there are many states, unless progress is shown; raise if there are too many."""
+        found, name = len(self.slots), self.header.name
+        if found > self.max_states:
+            raise ProblemError(
+                f"{name!r} has more than {self.max_states:,} states, {found:,} up to step {step} of "
+                f"{self.header.horizon}, the last one {self.slots[-1]!r}. Coarsen the states (floats hardly ever "
+                "repeat), or pass compile_model(problem, max_states=...)"
+            )
+        if found > MANY_STATES and not self._warned and not quiet:
+            self._warned = True
+            rate = found / (time.perf_counter() - self._begun)
+            warnings.warn(
+                f"{name!r} has {found:,} states up to step {step} of {self.header.horizon}, and the search continues "
+                f"at {rate:,.0f} states/s up to max_states={self.max_states:,}. Floats in states hardly ever repeat: "
+                "round them. compile_model(problem, progress=True) shows how far it is",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def slot_of(self, state: Hashable, where: object) -> int:
         """Return the slot of a state, a new one if it has none; `where` begins the message of an error."""
@@ -309,7 +337,9 @@ def is_problem(target: Any) -> bool:
     return not isinstance(target, type) and all(callable(getattr(target, name, None)) for name in methods)
 
 
-def compile_model(problem: Target, *, progress: bool = False, memory_limit: float | None = None) -> TabularModel:
+def compile_model(
+    problem: Target, *, progress: bool = False, memory_limit: float | None = None, max_states: int = MOST_STATES
+) -> TabularModel:
     """Return the tabular model of the states that `problem` can reach.
 
     Parameters
@@ -322,6 +352,9 @@ def compile_model(problem: Target, *, progress: bool = False, memory_limit: floa
     memory_limit
         Bytes, by default three quarters of the free memory. A state space that would need more is an error with an
         estimate.
+    max_states
+        A search that finds more states, counted by step unless the problem is stationary, is an error; a warning comes
+        after 100,000. It does not apply to problems with a method `tabulate`.
     """
     if isinstance(problem, StateSpace):
         return as_model(problem)
@@ -330,10 +363,14 @@ def compile_model(problem: Target, *, progress: bool = False, memory_limit: floa
     if tabulate is not None:
         model: TabularModel = tabulate(limit)
     else:
-        model = explore(problem, progress=progress, memory_limit=limit)
+        most = check_count(max_states, "max_states")
+        model = explore(problem, progress=progress, memory_limit=limit, max_states=most)
     check_tables(model.name, model.horizon, model.num_slots if model.stationary else 1, limit)
     spec = getattr(problem, "spec", None)
-    return replace(model, spec=spec) if isinstance(spec, Mapping) and "kind" in spec else model
+    kind = spec.get("kind") if isinstance(spec, Mapping) else None
+    if kind in OF_USERS:
+        warn_of_signs(model)
+    return replace(model, spec=spec) if isinstance(spec, Mapping) and kind is not None else model
 
 
 def check_limit(given: Any) -> float:
@@ -343,9 +380,11 @@ def check_limit(given: Any) -> float:
     return float(given)
 
 
-def explore(problem: Problem, *, progress: bool = False, memory_limit: float = math.inf) -> TabularModel:
+def explore(
+    problem: Problem, *, progress: bool = False, memory_limit: float = math.inf, max_states: int = MOST_STATES
+) -> TabularModel:
     """Compile by querying one state after another."""
-    return Search(problem, memory_limit).model(progress)
+    return Search(problem, memory_limit, max_states).model(progress)
 
 
 def first_distribution(problem: Problem, name: str) -> tuple[np.ndarray, list[Hashable]]:

@@ -60,13 +60,12 @@ class ActionSet:
         self.sizes: tuple[int, ...] | None = None
         from gymnasium import spaces
 
+        if isinstance(space, spaces.Discrete | spaces.MultiDiscrete) and space_size(space) > MOST_ACTIONS:
+            raise SettingsError(f"{space} has {space_size(space):,} actions; at most {MOST_ACTIONS:,} fit a table")
         if isinstance(space, spaces.Discrete):
             self.labels: Sequence[Hashable] = range(int(space.start), int(space.start) + int(space.n))
         elif isinstance(space, spaces.MultiDiscrete):
             self.sizes = tuple(int(n) for n in space.nvec.ravel())
-            count = math.prod(self.sizes)
-            if count > MOST_ACTIONS:
-                raise SettingsError(f"{space} has {count:,} actions; at most {MOST_ACTIONS:,} fit a table")
             lowest = [int(first) for first in np.broadcast_to(space.start, space.nvec.shape).ravel()]
             ranges = [range(first, first + size) for first, size in zip(lowest, self.sizes, strict=True)]
             self.labels = list(itertools.product(*ranges))

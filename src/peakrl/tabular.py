@@ -138,6 +138,7 @@ class TabularModel(StateSpace):
         )
         model = assemble(header, lists, payoffs, **arrays)
         refuse_stuck_states(model)
+        warn_of_signs(model)
         return model
 
     def save(self, path: str | Path) -> None:
@@ -402,6 +403,23 @@ def warn_of_rounding(model: TabularModel) -> None:
         pairs += f"{model.state_of_slot(slot)!r} with action {model.action_of_row(row)!r},"
         found = float(margin[row, index]), float(bounds[index])
         warnings.warn(rounding_message(pairs, model.constraint_names[index], *found), RuntimeWarning, stacklevel=2)
+
+
+def warn_of_signs(model: TabularModel) -> None:
+    """Warn of a constraint that nothing violates, or everything: its sign may be wrong."""
+    for name, values in zip(model.constraint_names, model.payoffs.constraints.T, strict=True):
+        if values.min(initial=0.0) >= 0.0 < values.max(initial=0.0):
+            how = "never negative, so that nothing violates it"
+        elif values.size and values.max() < 0.0:
+            how = "always negative, so that everything violates it"
+        else:
+            continue
+        warnings.warn(
+            f"constraint {name!r} of {model.name!r} is {how}. Is its sign right? A constraint is satisfied if it is >= "
+            "0; a cost, which must not be positive, has the opposite sign",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 def rounding_message(pairs: str, name: str, value: float, bound: float) -> str:

@@ -305,3 +305,11 @@ def test_whatever_an_environment_returns_only_our_errors_come_out(settings):
         except PeakError:
             refused += 1
     assert refused > 200
+
+
+def test_an_action_space_that_fits_no_table_is_refused_at_once():
+    env = Scripted()
+    for space in (gymnasium.spaces.Discrete(10**9), gymnasium.spaces.MultiDiscrete([10**5, 10**5])):
+        env.action_space = space
+        with pytest.raises(SettingsError, match=r"has 10*,?[0,]* actions; at most 1,000,000 fit a table"):
+            run(env)

@@ -119,6 +119,13 @@ def test_outcomes_listed_in_a_csv_file_are_solved_by_hand(tmp_path):
     assert set(model.state_labels) == {"go", "stop"}
 
 
+@pytest.mark.parametrize("column", ["cost", "Cost", "costs"])
+def test_a_column_of_costs_is_not_taken_for_a_constraint(column, tmp_path):
+    (tmp_path / "t.csv").write_text(f"state,action,next_state,reward,{column}\n0,0,0,1,10\n")
+    with pytest.raises(ProblemError, match=f"column '{column}' would be a constraint.*limit - cost"):
+        read(tmp_path, '[problem]\nkind = "tables"\nfile = "t.csv"\nhorizon = 2').model()
+
+
 def test_a_csv_file_may_depend_on_the_step_and_number_its_states(tmp_path):
     (tmp_path / "t.csv").write_text("step,state,action,next_state,reward\n0,0,0,1,5\n0,0,1,2,0\n1,1,0,0,0\n1,2,0,0,7\n")
     model = read(

@@ -208,6 +208,12 @@ class ListedProblem(Problem):
 def problem_of_outcomes(path: Path, horizon: int, options: Mapping[str, Any]) -> ListedProblem:
     """Return the problem of a .csv file."""
     columns, rows = read_csv(path, REQUIRED, OPTIONAL, "outcome", more=True)
+    for column in columns:
+        if column.lower() in ("cost", "costs"):
+            raise ProblemError(
+                f"{path}: column {column!r} would be a constraint, which is satisfied if it is >= 0, and a cost is "
+                "not: write limit - cost, under another name"
+            )
     constraints = [column for column in columns if column not in REQUIRED + OPTIONAL]
     names = options.get("constraint_names")
     if names is not None and sorted(names) != sorted(constraints):
