@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import peakrl
-from peakrl import ConstrainedEnv, Learner, TabularModel, evaluate, learn, learn_many, resume, solve
+from peakrl import ConstrainedEnv, Learner, TabularModel, compile_model, evaluate, learn, learn_many, resume, solve
 from peakrl.errors import LearnerError, ProblemError, SettingsError, SweepError
 from peakrl.learners import SafeQ
+from peakrl.learners.custom import OwnAlgorithm
 from peakrl.training import load_run
 
 PAGE = Path(__file__).parents[2] / "docs" / "your-own-learner.md"
@@ -172,3 +173,41 @@ def test_settings_of_files_may_name_a_learner_of_ours_by_its_class():
     assert learner_settings({"learner": "SafeQ", "trials": False}, "settings", Path()) == SafeQ(trials=False)
     with pytest.raises(ProblemError, match="settings: ConstrainedQ needs slack"):
         learner_settings({"learner": "ConstrainedQ"}, "settings", Path())
+
+
+class LastAction(Learner):
+    def act(self, step, state, actions):
+        return actions[-1]
+
+
+def interrupted(path, learner):
+    """Learn on a model, 40 episodes, and stop after 10."""
+
+    class Enough(Exception):
+        pass
+
+    def watch(run):
+        if path.exists():
+            raise Enough
+
+    with pytest.raises(Enough):
+        peakrl.learn(MODEL_TO_RESUME, learner, episodes=40, checkpoint=path, checkpoint_every=10, watch=watch)
+
+
+MODEL_TO_RESUME = compile_model(peakrl.problems.scheduling_example(1))
+
+
+def test_a_learner_without_a_kernel_goes_on_from_where_it_was(tmp_path, monkeypatch):
+    monkeypatch.setattr(OwnAlgorithm, "not_resumable", None)  # it has nothing to remember
+    interrupted(tmp_path / "run", LastAction())
+    whole = peakrl.learn(MODEL_TO_RESUME, LastAction(), episodes=40)
+    run = peakrl.learn(MODEL_TO_RESUME, LastAction(), episodes=40, checkpoint=tmp_path / "run")
+    np.testing.assert_array_equal(run.averaged_policy.change_episode, whole.averaged_policy.change_episode)
+    np.testing.assert_array_equal(run.history.value, whole.history.value)
+    assert run.violations == whole.violations
+
+
+def test_a_checkpoint_does_not_continue_a_learner_that_stores_nothing(tmp_path):
+    interrupted(tmp_path / "run", LastAction())
+    with pytest.raises(SettingsError, match="does not store what it has learned"):
+        peakrl.learn(MODEL_TO_RESUME, LastAction(), episodes=40, checkpoint=tmp_path / "run")

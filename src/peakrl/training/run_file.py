@@ -156,6 +156,8 @@ def continued(path: str | Path, trainer: Trainer) -> Trainer:
     with fields_of(path):
         refuse_other_run(path, record.plain, trainer)
     bring_back(path, trainer, record)
+    if (reason := trainer.learned().not_resumable) is not None and trainer.done < trainer.planned:
+        raise SettingsError(f"{path} holds {trainer.done:,} episodes of this run, but {reason}, to another file")
     return trainer
 
 
@@ -213,12 +215,13 @@ def restore(trainer: Trainer, record: Record, labels: Sequence[Hashable] | None)
     """
     plain, arrays = record.plain, record.arrays
     trainer.done = plain["done"]
+    if trainer.lanes is not None:
+        trainer.started = trainer.done
     if labels is not None:
         space = trainer.space
         assert isinstance(space, GrowingSpace)  # an environment
         space.rules.constraints.count = stored_count(plain["constraints"], space.rules.constraints.bounds)
         space.load(labels, record.part("space").arrays)
-        trainer.started = trainer.done
         trainer.begin_algorithm()
     algorithm = trainer.learned()
     algorithm.load(record.part("engine").arrays)
