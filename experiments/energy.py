@@ -109,7 +109,7 @@ def load_recordings(path: str | Path, *, horizon: int = 20, max_arrival: int = 2
         numbers = np.load(path, allow_pickle=False, mmap_mode="r")
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror or error}") from None
-    except (ValueError, EOFError):
+    except Exception:  # numpy parses the header as Python: a damaged one raises errors of many types
         raise StorageError(f"{path} is no array of numbers in NumPy's format; numpy.save makes such a file") from None
     if not isinstance(numbers, np.ndarray):
         raise StorageError(f"{path} holds several arrays; save a single one with numpy.save")

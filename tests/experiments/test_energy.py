@@ -231,8 +231,12 @@ def test_files_that_are_no_array_are_refused(tmp_path: Path) -> None:
     text.write_text("5 6 7")
     np.save(pickled, np.array([{"a": 1}]), allow_pickle=True)
     np.savez(several, a=np.zeros(2), b=np.zeros(2))
+    damaged = tmp_path / "damaged.npy"
+    np.save(damaged, np.zeros((2, 2)))
+    damaged.write_bytes(damaged.read_bytes().replace(b"(2, 2)", b"((2, 2"))  # its header is parsed as Python
     for path, message in (
         (text, "no array"),
+        (damaged, "no array"),
         (pickled, "no array"),
         (several, "several arrays"),
         (tmp_path / "none.npy", "cannot read"),

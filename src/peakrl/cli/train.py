@@ -87,6 +87,7 @@ def train(
     described = None if file is None else read_problem(file, trust)
     place = checkpoint or out or resume or (None if described is None else described.checkpoint)
     refuse_loss({out, place} - {None, resume}, place if resume is None else None, overwrite)
+    before = place.stat() if overwrite and place is not None and place.exists() else None
     begun_at: list[int] = []
     try:
         name = (out or resume or file or Path("run")).name
@@ -111,7 +112,10 @@ def train(
             if view is not None:
                 view.finish(run)
     except KeyboardInterrupt:
-        kept_in = f"; the run so far is in {place}" if place is not None and place.exists() else ""
+        kept_in = ""
+        if place is not None and place.exists():
+            unchanged = before is not None and os.path.samestat(before, place.stat())
+            kept_in = f"; {place} is as it was before" if unchanged else f"; the run so far is in {place}"
         say(f"peakrl: interrupted{kept_in}", error=True)
         raise typer.Exit(130) from None
     answer = report(run, target, time.perf_counter() - begun)
