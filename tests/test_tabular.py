@@ -377,7 +377,7 @@ WHERE = "step 1, state 1, action 'go'"
         ({"told": [Outcome(-0.2, 2, 0.5, (1.0,)), Outcome(1.2, 1, 0.5, (1.0,))]}, f"{WHERE}: probability -0.2"),
         ({"told": [Outcome("often", 2, 0.5, (1.0,))]}, f"{WHERE}: probability 'often' is not a number"),
         ({"told": [Outcome(1.0, [2], 0.5, (1.0,))]}, rf"{WHERE}: state \[2\] is not hashable"),
-        ({"told": [Outcome(1.0, 2, 1.1, (1.0,))]}, f"{WHERE}: reward 1.1 lies outside reward_range"),
+        ({"told": [Outcome(1.0, 2, 1.1, (1.0,))]}, f"{WHERE}: the reward is 1.1, outside of reward_range"),
         ({"told": [Outcome(1.0, 2, math.nan, (1.0,))]}, f"{WHERE}: the reward is nan; it must be a finite number"),
         ({"told": [Outcome(1.0, 2, "much", (1.0,))]}, f"{WHERE}: the reward must be a number"),
         ({"told": [Outcome(1.0, 2, 0.5, (2.1,))]}, f"{WHERE}: constraint 'room' is 2.1, beyond its bound of 2.0"),

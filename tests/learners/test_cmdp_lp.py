@@ -158,19 +158,21 @@ def walk(model, algorithm, words, episode):
     """Play one episode step by step, hand it over, and return whether it violated."""
     from peakrl.learners.base import Episode
 
-    played, slot = Episode(model.horizon, model.num_constraints), int(draw_first(words, model.sampler))
+    slots, rows, rewards, constraints = [int(draw_first(words, model.sampler))], [], [], []
     for step in range(model.horizon):
-        row = algorithm.row(step, slot)
+        row = algorithm.row(step, slots[-1])
         distribution = int(model.row_distribution[row])
         first, last = model.outcome_start[distribution : distribution + 2]
         outcome = (
             int(draw_outcome(words, model.layout, model.sampler, distribution)) if last > first + 1 else int(first)
         )
         record = model.payoffs.row_payoff[row] + model.payoffs.stride * (outcome - first)
-        following = int(model.outcome_next[outcome])
-        constraints = tuple(model.payoffs.constraints[record].tolist())
-        played.add(slot, row, following, float(model.payoffs.reward[record]), constraints)
-        slot = following
+        slots.append(int(model.outcome_next[outcome]))
+        rows.append(row)
+        rewards.append(float(model.payoffs.reward[record]))
+        constraints += model.payoffs.constraints[record].tolist()
+    played = Episode(model.horizon, model.num_constraints)
+    played.fill(slots, rows, rewards, constraints)
     algorithm.learn(played, episode, Log.of_size(0))
     return bool(played.violation.any())
 

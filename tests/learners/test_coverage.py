@@ -95,7 +95,7 @@ def test_the_bound_of_a_policy_is_that_of_a_recursion_over_what_was_seen(seed):
     compare_with_recursion(learn(compile_model(random_problem(seed)), episodes=100, seed=seed, history="none"))
 
 
-@pytest.mark.parametrize(("seed", "episodes"), [(3, 40), (12, 40), (22, 40), (26, 15), (27, 6)])
+@pytest.mark.parametrize(("seed", "episodes"), [(3, 40), (12, 40), (22, 40), (27, 6), (12, 20)])
 def test_so_it_is_where_the_policy_was_seen_to_lead_to_what_was_never_tried(seed, episodes):
     problem = random_problem(seed, states=4, actions=3, horizon=4)
     run = learn(compile_model(problem), episodes=episodes, seed=seed, history="none")

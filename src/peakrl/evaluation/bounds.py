@@ -34,6 +34,7 @@ import math
 import numpy as np
 
 from peakrl.evaluation.statistics import Interval
+from peakrl.numerics import LEAST
 from peakrl.types import Floats
 
 #: Steps of the search for the best nu, and its tolerance; an inexact nu is valid too.
@@ -112,7 +113,7 @@ def best_room(distances: Floats, shares: Floats, price: float, count: int) -> fl
     widest = float(distances[-1])
     if widest <= 0.0:
         return 0.0
-    low, high = math.log(1e-9 * widest), math.log(10.0 * math.sqrt(count) * widest)
+    low, high = math.log(max(1e-9 * widest, LEAST)), math.log(10.0 * math.sqrt(count) * widest)
     above = excess(distances, shares, low, price)
     if above <= 0.0:
         return 0.0
