@@ -2,7 +2,7 @@
 
 The check of its kind returns every number of the certificate that follows from its evidence, whether a violation is
 known to be possible, how far values may be off by rounding, and what it rests on; a ValueError names what is invalid.
-`verify` compares these numbers with those in the file, and what the certificate rests on is written anew from the
+`verify` compares these numbers with those in the file, and what the certificate rests on is written again from the
 evidence. No check can detect forged evidence: model, episodes and bounds that are forged to fit each other.
 
 exact      The file contains a model, whose arrays must have the stored digest, and a policy. A pass backward under the
