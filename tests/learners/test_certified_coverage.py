@@ -232,7 +232,9 @@ def old_samples_kept(learner):
         learner.tables.cell_before[:] = 0
 
     learner.freeze = keeping
-    learner.lower_logs = lambda: np.full(learner.space.slots, -learner.share(LOWER / 3) - 0.7)
+    learner.declared.lower_logs = lambda slot_of_row, distributions, ends: np.full(
+        distributions, -learner.share(LOWER / 3) - 0.7
+    )
 
 
 def attempts_not_counted(learner):
