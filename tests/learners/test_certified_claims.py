@@ -172,6 +172,33 @@ def test_a_time_limit_that_an_environment_calls_an_end_does_not_lower_the_best_v
     assert verify(tmp_path / "kept").holds
 
 
+class Breaks(Clock):
+    """Action 1 earns nothing and leads to state 1, which earns 1 a step; otherwise 0.6. Ends with a chance of 0.02."""
+
+    observation_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        self.state = 0
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        reward = 1.0 if self.state else (0.6, 0.0)[action]
+        self.state, self.done = max(self.state, int(action)), self.done + 1
+        ended = self.np_random.random() < 0.02 or self.done == self.horizon
+        return self.state, reward, bool(ended), False, {"constraints": 1.0}
+
+
+def test_a_time_limit_is_no_noise_of_declared_dynamics(tmp_path):
+    known = Assumptions(
+        rewards=True, dynamics=(lambda state, action, ends: None if ends else max(state, action), (0, 1))
+    )
+    run = learn(Breaks(3), Certified(0.1), episodes=20_000, assumptions=known, **QUIET)
+    assert run.certificate.optimum_high >= 0.98 + 0.98**2
+    assert run.policy.action(0, 0) == 1
+    run.certificate.save(tmp_path / "kept")
+    assert verify(tmp_path / "kept").holds == run.certificate.holds
+
+
 class Steady(Clock):
     """The same without chance."""
 

@@ -654,13 +654,13 @@ class Observations:
         most = self.assumptions.max_reward
         if most is not None and violation == 0 and seen.reward > most + ROUNDING * abs(most):
             raise TargetError(f"the reward is {seen.reward:g} without a violation, but max_reward is {most:g}")
-        shows = step + 1 < self.space.horizon or self.space.shared
+        ended = step + 1 == self.space.horizon and following < self.space.ends  # perhaps by the time limit
+        shows = (step + 1 < self.space.horizon or self.space.shared) and not ended
         if self._remembers:
             before = self._seen.setdefault(row, (seen.reward, seen.constraints, -1))
             self._check_reward(step, row, seen.reward, before[0])
             if self.assumptions.deterministic:
-                ended = step + 1 == self.space.horizon and following < self.space.ends  # perhaps by the time limit
-                self._check_outcome(row, seen, before, following if shows and not ended else -1)
+                self._check_outcome(row, seen, before, following if shows else -1)
         if self._map is not None and shows:
             self._map.check(row, self._state(following))
 

@@ -103,12 +103,15 @@ def count_path(t: Tables, path: Path, length: int) -> None:
         row, reward = path.row[step], path.payoff[step, 0]
         distribution = np.int64(t.distribution_of_row[row])
         following = path.following[step]
-        if t.last_ends > 0 and step == t.horizon - 1:
-            following = last_following(t, distribution, following)
+        last = t.last_ends > 0 and step == t.horizon - 1
         if t.noises > 0:
-            note_noise(t, distribution, row, following)
-        elif following != LEFT_OUT:
-            note_sample(t, distribution, following, reward if t.joint else 0.0)
+            if not last:  # an end there may be the time limit, and not a noise
+                note_noise(t, distribution, row, following)
+        else:
+            if last:
+                following = last_following(t, distribution, following)
+            if following != LEFT_OUT:
+                note_sample(t, distribution, following, reward if t.joint else 0.0)
         if not t.joint:
             t.known[row] = 1
             t.reward[row] = reward

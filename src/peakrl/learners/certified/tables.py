@@ -202,7 +202,7 @@ class SpaceTables:
             Tables, sizes, horizon=horizon, shift=shift, node_stride=space.layout.node_stride,
             ends=space.ends if least <= 0.0 <= most else 0, least=least, most=facts.most, joint=facts.joint,
             deterministic=facts.deterministic, complete=not facts.growing, noises=noises,
-            last_ends=space.ends if shift and horizon > 1 and not noises else 0,
+            last_ends=space.ends if shift and horizon > 1 else 0,
             step_slots=np.zeros((horizon, 2), np.int64), slots=none, group_start=np.zeros(1, np.int64), group_rows=none,
         )  # fmt: skip
         self.store.grow()
