@@ -244,3 +244,11 @@ def test_an_exact_certificate_is_confirmed_and_exact_in_every_unit(unit, tmp_pat
         assert certificate.holds == holds
         certificate.save(tmp_path / "kept")
         assert verify(tmp_path / "kept").holds == holds
+
+
+def test_what_a_violation_pays_does_not_hide_the_gap_of_a_policy_that_never_violates(tmp_path):
+    model = peakrl.TabularModel.from_arrays(np.ones((1, 3, 1)), [[1.0, 0.5, 1e16]], [[[1.0, 1.0, -1.0]]], 1)
+    certificate = peakrl.certify(model, peakrl.Policy.from_rule(model, lambda step, state: 1), epsilon=0.0)
+    certificate.save(tmp_path / "kept")
+    assert (certificate.holds, certificate.gap) == (False, 0.5)
+    assert not verify(tmp_path / "kept").holds

@@ -147,7 +147,7 @@ def certificate_on_model(
     possible = bool((found.worst_margin < 0).any())
     violation = max(found.violation, LEAST) if possible else 0.0
     changes = policy.num_changes if isinstance(policy, AveragedPolicy) else 0
-    highest, rounding = highest_value(model, optimum), rounding_of(model, changes)
+    highest, rounding = highest_value(model, optimum), rounding_of(model, changes, violates=possible)
     gap = None if highest is None else below(found.value, highest, rounding)
     certificate = Certificate(
         holds=True,
@@ -181,14 +181,17 @@ def below(value: float, highest: float, rounding: float) -> float:
     return gap if abs(gap) > rounding else 0.0
 
 
-def rounding_of(model: TabularModel, policies: int = 0) -> float:
+def rounding_of(model: TabularModel, policies: int = 0, *, violates: bool = True) -> float:
     """Return how far two computations of a value may differ: sums of products, step by step, in any order.
 
-    The smallest numbers are rounded by a whole one of them.
+    Policies that violate nothing do not earn what violations pay. The smallest numbers are rounded by a whole one of
+    them.
     """
+    met = np.all(model.payoffs.constraints >= 0.0, axis=1)
+    most = float(np.abs(model.payoffs.reward[slice(None) if violates else met]).max(initial=0.0))
     sizes = (np.diff(model.layout.outcome_start).max(), len(model.first_slot), np.diff(model.row_start).max())
     terms = (model.horizon + 1) * (int(max(sizes)) + policies + 16)
-    return terms * (2.0**-52 * (model.horizon + 1) * float(np.abs(model.payoffs.reward).max()) + LEAST)
+    return terms * (2.0**-52 * (model.horizon + 1) * most + LEAST)
 
 
 def highest_value(model: TabularModel, optimum: Solution[Policy] | None) -> float | None:

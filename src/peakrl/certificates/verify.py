@@ -174,9 +174,10 @@ def read_model(plain: Read, arrays: Read) -> SimpleNamespace:
     return with_payoffs(m, m.violated, size[m.row_distribution])
 
 
-def rounding(m: SimpleNamespace, policies: int) -> float:
-    """Return how far two computations of a value on a model may differ."""
-    terms, most = (int(m.horizon) + 1) * (int(m.terms) + policies + 16), float(abs(m.reward).max())
+def rounding(m: SimpleNamespace, policies: int, violates: bool) -> float:
+    """Return how far two computations of a value may differ; one that violates nothing is not paid for violations."""
+    paid = m.reward[(m.violated == 0.0) | violates]
+    terms, most = (int(m.horizon) + 1) * (int(m.terms) + policies + 16), float(abs(paid).max(initial=0.0))
     return terms * (2.0**-52 * (int(m.horizon) + 1) * most + LEAST)
 
 
@@ -261,10 +262,11 @@ def best_of(m: SimpleNamespace) -> float | None:
 def check_exact(stored: Any, plain: Read, arrays: Read) -> Checked:
     """Return the numbers of an exact certificate, whether it may violate, their rounding, and what it rests on."""
     m = read_model(plain["model"], arrays)
-    totals, apart = np.zeros(4), rounding(m, len(arrays.get("policy.change_row", ())))
+    totals = np.zeros(4)
     for shares, table in tables_of(m, plain["policy"], arrays):
         totals += followed(m, shares, table)
     value, violation, chance, risk = totals.tolist()
+    apart = rounding(m, len(arrays.get("policy.change_row", ())), risk > 0)
     least = LEAST * (risk > 0)  # a possible event has a positive probability, also if it underflows
     highest, words = optimum_of(m, plain["optimum"])
     gap = None if highest is None else highest - value
