@@ -136,7 +136,8 @@ class Bounds:
 def shortfall(bounds: Bounds, epsilon: float) -> str | None:
     """Return why bounds do not certify an epsilon, or None."""
     if bounds.optimum_high == -math.inf:
-        return "no policy satisfies every constraint: from an observed first state a violation is certain"
+        certain = "from an observed first state a violation is certain"
+        return f"no policy satisfies every constraint, if observations are states: {certain}"
     if bounds.violation_probability_high == 0.0 and bounds.value_low > bounds.optimum_high:
         return "the bounds contradict each other"
     if not bounds.gap <= epsilon:
