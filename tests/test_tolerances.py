@@ -71,7 +71,7 @@ def test_a_tolerance_counts_everywhere_and_0_is_exact(make):
         state, actions = model.state_labels[0], list(model.action_labels)
         best = Policy.from_rule(model, lambda step, state, chosen=actions[allowed]: chosen)
         assert solve(model).value == pytest.approx(2 * 0.3 * allowed)
-        assert list(safe_set(model).actions(0, state)) == actions[: allowed + 1]
+        assert list(safe_set(model).actions(state)) == actions[: allowed + 1]
         assert evaluate(model, best).violation == 0
         assert simulate(model, best, episodes=50).violation == 0
         learned = learn(model, PRACTICAL, episodes=300, seed=1)

@@ -21,7 +21,7 @@ numbers = {state: number for number, state in enumerate(model.state_labels)}
 
 def decide(step, state):
     """What the network would do, among what is safe."""
-    masks = safe.mask(step, state)  # read-only, which torch does not like
+    masks = safe.mask(state, step)  # read-only, which torch does not like
     action, _ = agent.predict(numbers[state], action_masks=masks.copy(), deterministic=True)
     return model.action_labels[int(action)]
 

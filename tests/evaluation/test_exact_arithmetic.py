@@ -134,8 +134,8 @@ def test_what_is_possible_is_never_0_and_what_is_impossible_always_is(block):
         assert solution.feasible == all(kept[0, state] for _, state in problem.initial()), seed
         feasible += solution.feasible
         for step, state in reachable(model):
-            assert safe.contains(step, state) == bool(kept[step, state]), seed
-            assert list(safe.actions(step, state)) == kept[step, state], seed
+            assert safe.contains(state, step) == bool(kept[step, state]), seed
+            assert list(safe.actions(state, step)) == kept[step, state], seed
         assert (solution.violation == 0.0) == solution.feasible, seed
         agree(evaluate(model, solution.policy).violation, exact(problem, taking(solution.policy))[0], seed)
         modified = solve_modified(model, slack=0.5, penalty=0.0)

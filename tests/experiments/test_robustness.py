@@ -58,8 +58,8 @@ def test_the_yardstick_draws_among_viable_actions():
     drawn = policy.weights.reshape(model.horizon, -1)[0]
     for slot in range(model.num_slots):
         rows = list(model.rows_of_slot(slot))
-        if safe.contains(0, model.state_of_slot(slot)):
-            viable = [model.action_of_row(row) in safe.actions(0, model.state_of_slot(slot)) for row in rows]
+        if safe.contains(model.state_of_slot(slot)):
+            viable = [model.action_of_row(row) in safe.actions(model.state_of_slot(slot)) for row in rows]
             assert np.allclose(drawn[rows], np.array(viable) / sum(viable))
     assert simulate(model, policy, episodes=200, seed=0).violation == 0
 

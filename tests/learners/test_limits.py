@@ -245,7 +245,7 @@ def test_a_learner_of_ones_own_is_offered_what_is_safe_and_nothing_else(on_envir
         assert learn(support, Daring(), episodes=30).violations > 0
     assert run.violations == 0
     safe = safe_set(support)
-    assert all(safe.mask(step, state)[action] for step, state, action in learner.offered)
+    assert all(safe.mask(state, step)[action] for step, state, action in learner.offered)
 
 
 def numbered(problem):
@@ -278,7 +278,7 @@ def test_a_users_environment_is_learned_without_one_violation_and_a_resumed_run_
     assert run.averaged_policy.num_changes > 0
     for step in range(Corridor.horizon):
         for state, action in run.policy.table(step).items():
-            assert safe_set(known.support).mask(step, state)[action]
+            assert safe_set(known.support).mask(state, step)[action]
 
 
 class Icy(Corridor):

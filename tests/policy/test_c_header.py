@@ -66,7 +66,7 @@ def compare_everything(folder, policy, safe, key_of):
         except PolicyError:
             assert answer == [-1] + [0] * (len(answer) - 1)
             continue
-        assert answer[1:] == [0, *safe.mask(step, state).astype(int).tolist(), 0]
+        assert answer[1:] == [0, *safe.mask(state, step).astype(int).tolist(), 0]
         if model.reachable[step * model.layout.node_stride + slot]:
             assert answer[0] == numbers[policy.action(step, state)]
             known += 1

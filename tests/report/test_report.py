@@ -241,7 +241,7 @@ def test_a_map_shows_what_is_done_safe_met_and_risked_wherever_an_episode_can_co
     columns = {
         "action of the policy": [run.policy.action(step, state) for step, state in map(pair, places)],
         "action of the optimum": [best.policy.action(step, state) for step, state in map(pair, places)],
-        "number of safe actions": [len(safe.actions(step, state)) for step, state in map(pair, places)],
+        "number of safe actions": [len(safe.actions(state, step)) for step, state in map(pair, places)],
     }
     for name, expected in columns.items():
         assert list(layer(content, name)) == expected
@@ -365,7 +365,7 @@ def test_the_page_calls_safe_what_the_safe_set_does(problem: Problem) -> None:
     for step, (first, last) in enumerate(model.layout.step_slots.tolist()):
         for row in range(int(model.layout.row_start[first]), int(model.layout.row_start[last])):
             slot = int(np.searchsorted(model.layout.row_start, row, side="right")) - 1
-            reason = safe.reason(step, model.state_of_slot(slot), model.action_of_row(row))
+            reason = safe.reason(model.state_of_slot(slot), model.action_of_row(row), step)
             entry = step * model.layout.entry_stride + row
             assert told[entry] == (0 if reason is None else 1 if reason.violates else 2)
     (chart,) = safe_chart(found.exact)
@@ -379,8 +379,8 @@ def counted(safe: SafeSet, step: int) -> tuple[list[Any], ...]:
     model = safe.model
     states = [model.state_of_slot(slot) for slot in model.decision_slots(step)]
     offered = [row for state in states for row in model.rows_of_slot(model.slot_of(step, state))]
-    allowed = [action for state in states for action in safe.actions(step, state)]
-    return states, [s for s in states if safe.contains(step, s)], offered, allowed
+    allowed = [action for state in states for action in safe.actions(state, step)]
+    return states, [s for s in states if safe.contains(s, step)], offered, allowed
 
 
 def test_the_explorer_knows_what_the_learner_has_seen_fail() -> None:

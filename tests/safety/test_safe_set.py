@@ -1,6 +1,7 @@
 """The safe set against every policy tried, the planner, and the certificate."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from peakrl.safety.safe_set import SAFE_SET
 
 
 def entries_of(safe, problem):
-    return {(*point, action) for point in naive.decision_points(problem) for action in safe.actions(*point)}
+    return {(*point, action) for point in naive.decision_points(problem) for action in safe.actions(*reversed(point))}
 
 
 def random_policy_inside(safe, seed):
@@ -56,7 +57,7 @@ def test_larger_problems_agree_with_a_plain_recursion(seed):
     reachable = set(naive.decision_points(problem))
     assert found == {entry for entry in expected if entry[:2] in reachable}
     for point in reachable:
-        assert safe.contains(*point) == any(entry[:2] == point for entry in found)
+        assert safe.contains(*reversed(point)) == any(entry[:2] == point for entry in found)
 
 
 @seeds(4)
@@ -71,7 +72,7 @@ def test_the_start_is_in_it_exactly_where_the_problem_is_feasible(seed):
     problem = random_problem(seed)
     best = solve(problem)
     assert best.safe_set.feasible == best.feasible
-    assert all(best.safe_set.contains(0, state) for p, state in problem.initial() if p > 0) == best.feasible
+    assert all(best.safe_set.contains(state) for p, state in problem.initial() if p > 0) == best.feasible
 
 
 def test_feasible_infeasible_random_and_outcome_dependent_problems_are_among_those_tried():
@@ -99,7 +100,7 @@ def test_the_reason_is_a_shortest_way_to_where_everything_violates(seed):
     inside = naive.safe_entries(problem)
     for step, state in naive.decision_points(problem):
         for action in problem.actions(step, state):
-            reason = safe.reason(step, state, action)
+            reason = safe.reason(state, action, step)
             if (step, state, action) in inside:
                 assert reason is None
                 continue
@@ -132,7 +133,7 @@ def test_a_reason_reads_as_a_sentence():
     model = compile_model(scheduling_example(1))
     safe = safe_set(model)
     told = [
-        str(safe.reason(step, model.state_of_slot(slot), model.action_of_row(row)))
+        str(safe.reason(model.state_of_slot(slot), model.action_of_row(row), step))
         for step in range(2)
         for slot in range(*model.layout.step_slots[step])
         for row in model.rows_of_slot(slot)
@@ -144,7 +145,7 @@ def test_a_reason_reads_as_a_sentence():
         assert "every action violates immediately (action " in text
         assert text.endswith("Every other action on the path is unsafe as well")
     harvest = safe_set(energy_harvesting(horizon=2, battery=3, max_arrival=3, mean=2, std=1, peak_power=1))
-    assert str(harvest.reason(0, (2, 1), 3)).startswith("at step 0 in state (2, 1) action 3 violates ")
+    assert str(harvest.reason((2, 1), 3)).startswith("at step 0 in state (2, 1) action 3 violates ")
 
 
 @pytest.mark.parametrize(
@@ -160,11 +161,11 @@ def test_masks_by_label_by_number_and_lists_of_actions_say_the_same(problem):
             if not model.rows_of_slot(slot):
                 continue
             state = model.state_of_slot(slot)
-            mask = safe.mask(step, state)
+            mask = safe.mask(state, step)
             assert mask.dtype == np.bool_
             assert not mask.flags.writeable
             listed = [action for action, allowed in zip(model.action_labels, mask, strict=True) if allowed]
-            assert sorted(listed) == sorted(safe.actions(step, state))
+            assert sorted(listed) == sorted(safe.actions(state, step))
             assert safe.masks[safe.node_of(step, state)].tolist() == mask.tolist()
 
 
@@ -189,14 +190,15 @@ def test_a_step_or_state_that_there_is_not_is_an_error():
         (None, 0, "outside"),
     ]:
         safe = safe_set(random_problem(3, states=5, actions=3, horizon=4))
-        for question in (safe.contains, safe.actions, safe.mask, lambda *at, safe=safe: safe.reason(*at, 0)):
+        reason = partial(safe.reason, action=0)
+        for question in (safe.contains, safe.actions, safe.mask, reason):
             with pytest.raises(PolicyError, match=match):
-                question(step, state)
+                question(state, step=step)
 
 
 def test_an_action_that_is_not_on_offer_has_no_reason():
     with pytest.raises(PolicyError, match="action 77 is not available"):
-        safe_set(random_problem(3)).reason(0, random_problem(3).first[0][1], 77)
+        safe_set(random_problem(3)).reason(random_problem(3).first[0][1], 77)
 
 
 # Memory ----------------------------------------------------------------------------------------------------------
@@ -283,9 +285,9 @@ def test_explain_of_a_solved_policy_agrees_with_the_safe_set_everywhere(name):
             if not model.rows_of_slot(slot):
                 continue
             state = model.state_of_slot(slot)
-            inside = safe.actions(step, state)
+            inside = safe.actions(state, step)
             for view in best.policy.explain(step, state):
-                reason = safe.reason(step, state, view.action)
+                reason = safe.reason(state, view.action, step)
                 assert view.safe == (view.action in inside) == (reason is None)
                 assert view.violates == (reason is not None and reason.violates)
                 assert view.dead_end == (reason is not None and not reason.violates)
@@ -298,7 +300,7 @@ def verdicts_of(safe):
     """{(step, state as JSON has it, action): safe}, from the safe set's own lists."""
     model, found = safe.model, {}
     for step, slot, _ in model.decisions():
-        state, inside = repr(plain(model.state_of_slot(slot))), safe.actions(step, model.state_of_slot(slot))
+        state, inside = repr(plain(model.state_of_slot(slot))), safe.actions(model.state_of_slot(slot), step)
         for action in map(model.action_of_row, model.rows_of_slot(slot)):
             found[step, state, action] = action in inside
     return found

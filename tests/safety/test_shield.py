@@ -96,7 +96,7 @@ def test_masks_are_those_of_the_safe_set_at_reset_and_at_every_step(problem):
         _, info = env.reset(seed=seed)
         step, over = 0, False
         while not over:
-            expected = safe.mask(step, env.unwrapped.state)
+            expected = safe.mask(env.unwrapped.state, step)
             assert env.action_masks().tolist() == expected.tolist()
             assert env.action_masks().dtype == np.bool_
             assert info["action_mask"].tolist() == expected.tolist()

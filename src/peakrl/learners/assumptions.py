@@ -371,7 +371,7 @@ class Limits:
         allowed = np.zeros(len(actions), np.bool_)
         if self.safe is not None:
             try:
-                mask = self.safe.mask(step, state)
+                mask = self.safe.mask(state, step)
                 allowed[:] = [action in self._numbers and mask[self._numbers[action]] for action in actions]
             except PolicyError:  # the support does not have the state
                 pass
@@ -503,7 +503,7 @@ class Limits:
             raise error(f"safe_policy does not keep the constraints from the first state {state!r} on: {why}")
         assert self.safe is not None
         try:
-            inside = self.safe.contains(0, state)
+            inside = self.safe.contains(state)
         except PolicyError as unknown:
             raise error(f"the first state {state!r} is outside of the declared support: {unknown}") from None
         if inside:
@@ -511,7 +511,7 @@ class Limits:
         action = self.safe.model.action_of_row(self.safe.model.rows_of_slot(self.safe.model.slot_of(0, state))[0])
         raise error(
             f"no policy is safe from the first state {state!r} on, by the declared support: "
-            f"{self.safe.reason(0, state, action)}"
+            f"{self.safe.reason(state, action)}"
         )
 
     # Comparison with the steps of an environment -------------------------------------------------------------
@@ -561,7 +561,7 @@ class Limits:
         if self.policy.action(step, state) is not None:
             return True
         try:
-            return self.safe is not None and self.safe.contains(step, state)
+            return self.safe is not None and self.safe.contains(state, step)
         except PolicyError:
             return False
 

@@ -81,7 +81,7 @@ class SafeSet:
 
     # What may be done ----------------------------------------------------------------------------------------
 
-    def contains(self, step: int, state: Hashable) -> bool:
+    def contains(self, state: Hashable, step: int = 0) -> bool:
         """Return whether every constraint can be satisfied from this state on; an unknown state is an error."""
         return self.holds(self.node_of(step, state))
 
@@ -89,17 +89,17 @@ class SafeSet:
         """Return whether a node is safe."""
         return self.steps.slot(*divmod(node, self.model.num_slots))  # step 0 for layered models, whose strides are 0
 
-    def actions(self, step: int, state: Hashable) -> list[Hashable]:
+    def actions(self, state: Hashable, step: int = 0) -> list[Hashable]:
         """Return the safe actions; none if the state is not safe."""
         model = self.model
         rows = model.rows_of_slot(model.slot_of(step, state))
         return [model.action_of_row(row) for row in rows if self.steps.row(step, row)]
 
-    def mask(self, step: int, state: Hashable) -> Bools:
+    def mask(self, state: Hashable, step: int = 0) -> Bools:
         """Return [action]: True if it is available and safe, in the order of `model.action_labels`; read-only."""
         return self.mask_of(self.node_of(step, state))
 
-    def reason(self, step: int, state: Hashable, action: Hashable) -> Reason | None:
+    def reason(self, state: Hashable, action: Hashable, step: int = 0) -> Reason | None:
         """Return why an action is not safe, step by step; None if it is safe. `str` returns a sentence."""
         row = self.model.row_of(step, state, action)
         if self.steps.row(step, row):

@@ -95,7 +95,7 @@ class Guard:
             )
         if not self.safe.holds(node):
             rows = self.model.rows_of_slot(node % self.model.num_slots)
-            why = self.safe.reason(step, state, self.model.action_of_row(rows[0]))
+            why = self.safe.reason(state, self.model.action_of_row(rows[0]), step)
             raise TargetError(f"no action is safe at step {step} in {described(state, seen)}: {why}")
         return node
 
@@ -148,7 +148,7 @@ class Guard:
 
     def _why(self, step: int, state: Hashable, index: int) -> str:
         try:
-            return str(self.safe.reason(step, state, self.labels[index]))
+            return str(self.safe.reason(state, self.labels[index], step))
         except PolicyError as error:
             return str(error)
 
