@@ -87,15 +87,15 @@ def test_solve_gives_the_known_optimum_of_the_transmitter(run: Run) -> None:
 
 def test_solve_under_a_budget_tells_what_another_unit_is_worth_or_the_least_that_can_be_kept(run: Run) -> None:
     small = ("energy-harvesting", "--horizon", "2", "--battery", "0", "--peak-power", "1", "--arrivals", "[3, 3]")
-    code, text = run("solve", *small, "--budget", "total=1", "--json")
+    code, text = run("solve", *small, "--limit", "total=1", "--json")
     answer = json.loads(text)
     assert code == 0
     # Without a battery: log2(2) at each step, and one unit beyond the peak is worth log2(3/2) bits.
     assert answer["value"] == pytest.approx(2 + 0.584963, abs=1e-6)
     assert answer["multipliers"] == pytest.approx(0.584963, abs=1e-6)
-    code, text = run("solve", *small, "--budget", "total=1")
+    code, text = run("solve", *small, "--limit", "total=1")
     assert "multipliers (value per unit of the limit): 0.584963" in text
-    code, text = run("solve", "scheduling-3", "--budget", "total=0.1")
+    code, text = run("solve", "scheduling-3", "--limit", "total=0.1")
     assert code == 1
     assert "the least feasible limit is 0.266204" in text
 
@@ -129,9 +129,9 @@ def test_any_parameter_of_a_problem_is_an_option_of_solve_before_and_after_its_n
         (("energy-harvesting", "--plot", "x.png"), "is not a scheduling problem"),
         (("scheduling-1", "--plot", "x.docx"), "x.docx: the name of a figure must end with"),
         (("scheduling-1", "--objective", "speed"), "objective 'speed' is unknown"),
-        (("scheduling-1", "--budget", "much"), "--budget is 'much'; it must be FORM=LIMIT"),
-        (("scheduling-1", "--budget", "total=-1"), "total is -1"),
-        (("scheduling-1", "--budget", "total=1", "--plot", "x.png"), "may be stochastic"),
+        (("scheduling-1", "--limit", "much"), "--limit is 'much'; it must be FORM=LIMIT"),
+        (("scheduling-1", "--limit", "total=-1"), "total is -1"),
+        (("scheduling-1", "--limit", "total=1", "--plot", "x.png"), "may be stochastic"),
         (("--jobs", "none.csv"), "cannot read none.csv"),
     ],
 )

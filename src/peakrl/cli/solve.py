@@ -22,7 +22,7 @@ def solve(
     jobs: Path | None = None,
     plot: Path | None = None,
     policy: Path | None = None,
-    budget: str | None = None,
+    limit: str | None = None,
     trust: Trust = False,
 ) -> Answer:
     """Compute the optimal policy that never violates a constraint. Exit code 1 if there is none.
@@ -38,7 +38,7 @@ def solve(
         Draw the Gantt chart (jobs with fixed times only).
     policy : FILE
         Save the optimal policy: .csv, .json, or any other name for `peakrl evaluate`.
-    budget : FORM=LIMIT
+    limit : FORM=LIMIT
         Limit expected violations instead of forbidding them: total=3.5, per_constraint=0.1, per_step=0.1, chance=0.05
         (of any violation) or union_chance=0.05.
     """
@@ -51,11 +51,11 @@ def solve(
     ready(policy, plot)
     wanted = wanted_problem(problem or [], jobs, trust)
     on_machine = isinstance(wanted, MachineScheduling)
-    if plot is not None and budget is not None:
+    if plot is not None and limit is not None:
         raise SettingsError("--plot: the optimal policy of a limit on expected violations may be stochastic")
     if plot is not None and not on_machine:
         raise SettingsError(f"--plot: it draws jobs on a machine, and {wanted.name} is not a scheduling problem")
-    limits = None if budget is None else limits_of(budget)
+    limits = None if limit is None else limits_of(limit)
     model = compile_model(wanted)
     best: Any = plan(model) if limits is None else solve_cmdp(model, **limits)
     answer = {
@@ -68,7 +68,7 @@ def solve(
         "pairs": model.num_pairs,
     }
     if limits is not None:
-        answer |= {"budget": limits, "consumption": best.consumption, "multipliers": best.multipliers}
+        answer |= {"limit": limits, "consumption": best.consumption, "multipliers": best.multipliers}
         answer["stochastic"] = not best.policy.deterministic
     elif on_machine:
         answer |= on_jobs(wanted, best)
@@ -123,13 +123,13 @@ def as_value(text: str) -> Any:
         return text
 
 
-def limits_of(budget: str) -> dict[str, Any]:
+def limits_of(given: str) -> dict[str, Any]:
     """Return the limit of an option FORM=LIMIT as an argument of `solve_cmdp`."""
     from peakrl.planning.cmdp import FORMS
 
-    form, _, limit = budget.partition("=")
+    form, _, limit = given.partition("=")
     if form not in FORMS:
-        raise SettingsError(f"--budget is {budget!r}; it must be FORM=LIMIT with one of {', '.join(FORMS)}")
+        raise SettingsError(f"--limit is {given!r}; it must be FORM=LIMIT with one of {', '.join(FORMS)}")
     return {form: as_value(limit)}
 
 
