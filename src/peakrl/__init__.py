@@ -25,10 +25,12 @@ from peakrl.version import __version__ as __version__
 __all__ = [
     "ArrayProblem",
     "Assumptions",
+    "Budget",
     "Certificate",
     "ConstrainedEnv",
     "Learner",
     "LearningRun",
+    "Monitor",
     "Outcome",
     "PeakError",
     "Policy",
@@ -56,6 +58,8 @@ __all__ = [
     "theory",
     "to_gymnasium",
     "verify",
+    "with_budget",
+    "with_monitor",
     "write_report",
 ]
 
@@ -90,6 +94,8 @@ _HOMES = {
         "training.load": ("load",),
         "training.many": ("learn_many",),
         "training.run": ("LearningRun",),
+        "wrappers.budgets": ("Budget", "with_budget"),
+        "wrappers.monitors": ("Monitor", "with_monitor"),
     }.items()
     for name in names
 }
@@ -120,6 +126,8 @@ if TYPE_CHECKING:
     from peakrl.training.load import load
     from peakrl.training.many import learn_many
     from peakrl.training.run import LearningRun
+    from peakrl.wrappers.budgets import Budget, with_budget
+    from peakrl.wrappers.monitors import Monitor, with_monitor
 
 
 def __getattr__(name: str) -> Any:

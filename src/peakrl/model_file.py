@@ -16,23 +16,23 @@ provide the model.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.checks import check_bounds, check_count, check_distribution, check_range
+from peakrl.checks import check_bounds, check_count, check_distribution, check_number, check_range
 from peakrl.errors import StorageError
 from peakrl.labels import SPACE_FIELDS, load_labels
 from peakrl.memory import MOST_STEPS, check_tables
 from peakrl.problem import payoff_limits
 from peakrl.ragged import distribution_fault, repeated_member
 from peakrl.records import Field, Record, content_of
-from peakrl.space import StateSpace, read_only
+from peakrl.space import MOST_INDICES, StateSpace, read_only
 from peakrl.tabular import DYNAMICS_FIELDS, MODEL, PAYOFF_FIELDS, TabularModel, refuse_stuck_states
-from peakrl.types import Payoffs
+from peakrl.types import MemoryAxis, Payoffs
 from peakrl.visited import VisitedStates
 
 #: A space may name at most this many actions that no state has.
@@ -83,7 +83,23 @@ def assembled(record: Record) -> TabularModel:
     payoffs = Payoffs(int(record.plain["payoff_stride"]), *(own.pop(name) for name in PAYOFF_FIELDS))
     reason = None if reason is None else str(reason)
     # As stored, not through `assemble`: the faults below are checked.
-    return TabularModel(**own, payoffs=payoffs, infeasible_reason=reason, spec=spec)
+    memory = memory_of(record.plain["memory"], own["state_labels"])
+    return TabularModel(**own, payoffs=payoffs, infeasible_reason=reason, spec=spec, memory=memory)
+
+
+def memory_of(axes: list[Any], labels: Sequence[Any]) -> tuple[MemoryAxis, ...]:
+    """Return the checked description of what budgets and monitors added to the states."""
+    if axes and not all(isinstance(label, tuple) and len(label) == len(axes) + 1 for label in labels):
+        raise ValueError(f"its states must be tuples of {len(axes) + 1} parts, by its list 'memory'")
+    found = []
+    for name, first, limit, unit in axes:
+        axis = MemoryAxis(str(name))
+        if unit is not None:
+            limit = check_count(limit, "limit", 0, MOST_INDICES)
+            first = check_count(first, "start", 0, limit)
+            axis = MemoryAxis(str(name), first, limit, check_number(unit, "step", above=0.0))
+        found.append(axis)
+    return tuple(found)
 
 
 def space_fields(record: Record, fields: dict[str, Field]) -> dict[str, Any]:

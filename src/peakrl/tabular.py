@@ -24,7 +24,7 @@ from peakrl.labels import SPACE_FIELDS, UnstorableLabel, store_space
 from peakrl.problem import NO_RANGE, Header
 from peakrl.records import Field, FileKind, Record
 from peakrl.space import StateSpace, check_sizes, expand, frozen, spans, starts_of
-from peakrl.types import Distributions, Floats, Ints, Layout, Longs, Payoffs, Sampler
+from peakrl.types import Distributions, Floats, Ints, Layout, Longs, MemoryAxis, Payoffs, Sampler
 
 if TYPE_CHECKING:
     from scipy.sparse import spmatrix
@@ -81,6 +81,8 @@ class TabularModel(StateSpace):
     infeasible_reason: str | None = None
     #: The problem as data, {"kind": ..., parameters} in plain JSON, if known; not part of the digest.
     spec: Mapping[str, Any] | None = None
+    #: What `with_budget` and `with_monitor` added to the states (state, memory, ...); not part of the digest.
+    memory: tuple[MemoryAxis, ...] = ()
 
     @classmethod
     def from_arrays(
@@ -455,6 +457,7 @@ def store_model(model: TabularModel, *, largest: float | None = None) -> Record:
         return Record(head | {"left_out": f"a file cannot hold a label such as {error}"})
     record.plain |= head
     record.plain |= {"payoff_stride": int(model.payoffs.stride), "infeasible_reason": model.infeasible_reason}
+    record.plain["memory"] = [list(axis) for axis in model.memory]
     record.arrays |= {name: getattr(model, name) for name in DYNAMICS_FIELDS}
     record.arrays |= {name: getattr(model.payoffs, name) for name in PAYOFF_FIELDS}
     return record

@@ -82,3 +82,14 @@ class Sampler(NamedTuple):
     first_slot: Ints
     first_accept: Floats
     first_alias: Ints
+
+
+class MemoryAxis(NamedTuple):
+    """What a budget or monitor adds to each state: the last parts of (state, memory, ...), in order."""
+
+    #: Name of its constraint.
+    name: str
+    #: Of a budget: the first and the largest amount in whole steps, and the step; None for monitors.
+    first: int | None = None
+    limit: int | None = None
+    unit: float | None = None

@@ -13,12 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, singledispatch
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from peakrl.checks import check_count
 from peakrl.compile import Target, as_model
+from peakrl.errors import SettingsError
 from peakrl.numerics import LEAST
 from peakrl.planning.backward import LEAST_COST, Pays, induction, pays_of
 from peakrl.policy.files import choices_table
@@ -51,6 +52,30 @@ class Solution(Generic[PolicyKind]):
     multipliers: Floats | None = None
     #: For `solve_cmdp`: how much of each limit is used.
     consumption: Floats | None = None
+    #: [slot of step 0]: V and C, of `solve` for the original problem.
+    _first: tuple[Floats, Floats] | None = None
+
+    def value_by_budget(self, name: str | None = None) -> dict[float, float]:
+        """Return {budget: value} for every amount from which all constraints can be satisfied, in increasing order.
+
+        For models of `with_budget`; each value equals that of a separate solve with that amount at the start. `name` is
+        needed if there are several budgets: the others keep their first amounts.
+        """
+        model, first = self.model, self._first
+        named = {axis.name: place for place, axis in enumerate(model.memory, 1) if axis.unit is not None}
+        if first is None or not named or (name is None and len(named) > 1) or (name or next(iter(named))) not in named:
+            wanted = f"one of {', '.join(map(repr, named))}" if named else "a model of with_budget(...)"
+            raise SettingsError(f"value_by_budget({'' if name is None else repr(name)}) needs solve and {wanted}")
+        place = named[name or next(iter(named))]
+        axis, curve = model.memory[place - 1], dict[float, float]()
+        labels: list[Any] = [model.state_of_slot(slot) for slot in model.first_slot.tolist()]
+        for amount in range((axis.limit or 0) + 1):
+            slots = [model.slot_of(0, (*label[:place], amount, *label[place + 1 :])) for label in labels]
+            if not first[1][slots].any():
+                budget = amount * (axis.unit or 1.0)
+                budget = int(budget) if budget.is_integer() else round(budget, 12)
+                curve[budget] = float(model.first_probability @ first[0][slots])
+        return curve
 
     @cached_property
     def reason(self) -> str | None:
@@ -121,6 +146,7 @@ def solve(target: Target, *, threads: int | None = None, policy_file: str | Path
         violation=at_start(model, found.first_costs),
         feasible=not found.first_costs[model.first_slot].any(),
         policy=Policy(model, Choices(model, table)),
+        _first=(found.first_values, found.first_costs),
     )
 
 

@@ -1,0 +1,1 @@
+"""What changes a problem, a model or an environment before it is solved or learned."""
