@@ -1,0 +1,1 @@
+"""Problems with continuous states: dynamics in numpy, sound safe sets on a grid."""
