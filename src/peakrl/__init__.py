@@ -19,6 +19,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from peakrl import problems as problems  # registers the kinds of problems
+from peakrl import wrappers as _wrappers  # noqa: F401  registers [[budget]] and [[monitor]]
 from peakrl.gym.registration import register_with_gymnasium as _register_with_gymnasium
 from peakrl.version import __version__ as __version__
 

@@ -13,6 +13,8 @@ import peakrl
 from peakrl import Budget, Monitor, Outcome, Problem, solve, with_budget, with_monitor
 from peakrl.compile import compile_model, explore
 from peakrl.errors import PeakError
+from peakrl.specs.spec import ProblemSpec
+from peakrl.training.spec_file import read_problem_file
 from peakrl.wrappers.memory import Amounts
 
 
@@ -268,3 +270,53 @@ def test_an_environment_observes_what_is_left_and_reports_the_constraint():
     assert info["constraints"].tolist() == [-1.0, 0.0]
     assert env.observation_space.contains(observation)
     assert peakrl.learn(env, "SafeQ", episodes=5).episodes == 5
+
+
+FILE = """
+[problem]
+kind = "energy_harvesting"
+peak_power = 8
+
+[[budget]]
+name = "peaks"
+limit = 3
+cost = {5 = 1, 6 = 1, 7 = 1, 8 = 1}
+
+[[monitor]]
+pattern = "never_twice_within"
+steps = 2
+event = {action = [5, 6, 7, 8]}
+name = "rest"
+"""
+
+
+def test_a_file_declares_budgets_and_monitors(tmp_path):
+    (tmp_path / "problem.toml").write_text(FILE)
+    model = read_problem_file(tmp_path / "problem.toml").model()
+    high = {5, 6, 7, 8}
+    problem = with_budget(
+        peakrl.problems.energy_harvesting(peak_power=8),
+        Budget("peaks", limit=3, cost=lambda state, action, following: action in high),
+    )
+    rest = Monitor.never_twice_within(2, lambda state, action, following: action in high, name="rest")
+    assert model.digest == compile_model(with_monitor(problem, rest)).digest
+    assert ProblemSpec.from_dict(model.spec).compile().digest == model.digest
+    run = peakrl.learn(model, episodes=20)
+    peakrl.write_report(run, tmp_path / "page.html")
+    assert "Best value by budget: peaks" in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("limit = 3", "limits = 3"), r"budget\[0\]\.limits is not a key here; do you mean limit\?"),
+        (("{5 = 1", "{55 = 1"), "budget 'peaks' names the action '55'"),
+        (("never_twice", "once"), r"monitor\[0\]\.pattern must be one of at_most"),
+        (("[[budget]]", "[budget]"), "budget is .* must be a list of tables"),
+        (("cost = {5 = 1", "cost = {5 = 'a'"), r"budget\[0\]\.cost\.5 is 'a'; it must be a number"),
+    ],
+)
+def test_what_a_file_declares_wrongly_is_named(change, message, tmp_path):
+    (tmp_path / "problem.toml").write_text(FILE.replace(*change))
+    with pytest.raises(PeakError, match=message):
+        read_problem_file(tmp_path / "problem.toml").model()

@@ -67,6 +67,9 @@ def solve(
         "states": model.num_states,
         "pairs": model.num_pairs,
     }
+    budgets = [axis.name for axis in model.memory if axis.unit is not None] if limits is None else []
+    if budgets:
+        answer["value_by_budget"] = {name: best.value_by_budget(name) for name in budgets}
     if limits is not None:
         answer |= {"limit": limits, "consumption": best.consumption, "multipliers": best.multipliers}
         answer["stochastic"] = not best.policy.deterministic
@@ -174,6 +177,8 @@ def show_solution(answer: dict[str, Any]) -> None:
     else:
         say(f"{expected}value: {answer['value']:.6f}")
     say(f"{expected}violation: {answer['violation']:.6g}")
+    for name, curve in answer.get("value_by_budget", {}).items():
+        print_table("", [f"budget {name}", "value"], [[shown(budget), f"{v:.6f}"] for budget, v in curve.items()])
     if answer.get("multipliers") is not None:
         say(f"consumption of the limit: {shown(answer['consumption'].tolist())}")
         say(f"multipliers (value per unit of the limit): {shown(answer['multipliers'].tolist())}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from peakrl.report.blocks import Block, Chart, Drawn, Series, Table, Text, is_number
+from peakrl.report.blocks import Block, Chart, Drawn, Series, Table, Text, is_number, slug
 from peakrl.report.policy_blocks import field_count, field_names, fields_of, plain_label, state_words
 from peakrl.schedule_labels import ScheduleState, ScheduleStates
 
@@ -213,7 +213,7 @@ def risk_blocks(analysis: RunAnalysis) -> list[Block]:
     """Return where the policy violates constraints, and the share of safe states and actions by step."""
     if analysis.certificate.violation_high == 0:
         text = "None: the policy violates no constraint in any state that it can reach."
-        return [Text(text, "good"), *safe_chart(analysis.exact)]
+        return [Text(text, "good"), *safe_chart(analysis.exact), *budget_charts(analysis.exact)]
     risks, model = analysis.tables.risks(), analysis.exact.model
     fields, cells = state_cells(model, [one.state for one in risks])
     columns = ("step", *fields, "action", "probability", "violation", "contribution")
@@ -227,6 +227,7 @@ def risk_blocks(analysis: RunAnalysis) -> list[Block]:
         Table("risks", "Largest contributions to the violation", columns, rows),
         Chart("steps", "Expected violation by step", "step", "violation", series),
         *safe_chart(analysis.exact),
+        *budget_charts(analysis.exact),
     ]
 
 
@@ -242,6 +243,18 @@ def safe_chart(known: ModelAnalysis) -> list[Chart]:
     ]
     note = "Share of the reachable states, and of the actions available there, that can still satisfy every constraint."
     return [Chart("safe-share", "Safe states and actions by step", "step", "safe (%)", series, note=note)]
+
+
+def budget_charts(known: ModelAnalysis) -> list[Chart]:
+    """Return the best safe value by the first amount of each budget (`with_budget`)."""
+    names = [axis.name for axis in known.model.memory if axis.unit is not None]
+    curves = {} if known.optimum is None else {name: known.optimum.value_by_budget(name) for name in names}
+    note = "The optimum among policies that never violate, for every amount at the start that suffices."
+    return [
+        Chart(f"budget-{slug(name)}", f"Best value by budget: {name}", name, "value",
+              [dotted("optimum", list(curve), list(curve.values()), "green")], note=note)
+        for name, curve in curves.items()
+    ]  # fmt: skip
 
 
 # Pictures of an episode of built-in problems ------------------------------------------------------------------------

@@ -21,6 +21,8 @@ from peakrl.errors import ProblemError
 Function = TypeVar("Function", bound=Callable[..., Any])
 #: The registered kinds by name.
 _KINDS: dict[str, Kind] = {}
+#: What a problem of any kind may be given besides its parameters, by name: (problem, list of tables) -> problem.
+_ADDITIONS: dict[str, Callable[[Any, Any], Any]] = {}
 #: Functions that import modules with further kinds.
 _IMPORTS: list[Callable[[], object]] = []
 
@@ -85,6 +87,21 @@ def problem(name: str, **facts: Any) -> Callable[[Function], Function]:
         return function
 
     return register
+
+
+def addition(name: str) -> Callable[[Function], Function]:
+    """Register the decorated function (problem, list of tables) -> problem for the tables [[name]] of problem files."""
+
+    def register(function: Function) -> Function:
+        _ADDITIONS[name] = function
+        return function
+
+    return register
+
+
+def additions() -> Mapping[str, Callable[[Any, Any], Any]]:
+    """Return the registered additions by name."""
+    return _ADDITIONS
 
 
 def import_when_needed(modules: Callable[[], object]) -> None:

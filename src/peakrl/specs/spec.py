@@ -3,8 +3,8 @@
     {"kind": "energy_harvesting", "peak_power": 8}
 
 Problem files, sweeps, the command line, `gymnasium.make` and run files use this form. `peakrl.specs.registry` lists the
-kinds; the parameters are those of the function that creates the problem. In a file, .toml or .json, it is the table
-`problem`.
+kinds; the parameters are those of the function that creates the problem. `budget` and `monitor`, lists of tables, are
+possible for every kind. In a file, .toml or .json, it is table `problem`, with [[budget]] and [[monitor]] beside it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from peakrl.compile import compile_model
 from peakrl.errors import PeakError, ProblemError, StorageError, TrustError
 from peakrl.problem import Problem
-from peakrl.specs.registry import check_names, command_names, kind_named, kinds
+from peakrl.specs.registry import additions, check_names, command_names, kind_named, kinds
 from peakrl.specs.user_code import Trust, permit, running
 from peakrl.storage import file_digest, from_json, read_file
 from peakrl.tabular import TabularModel
@@ -41,12 +41,12 @@ class ProblemSpec:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        kind = kind_named(self.kind)
+        kind_named(self.kind)
         if not isinstance(self.parameters, Mapping):
             raise ProblemError(f"parameters is {self.parameters!r}; it must be a table of values by name")
         given = as_plain(self.parameters, "")
-        check_names(kind.parameters, given)
         object.__setattr__(self, "parameters", given)
+        check_names(kind_named(self.kind).parameters, self._own)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ProblemSpec:
@@ -69,6 +69,11 @@ class ProblemSpec:
         return ProblemSpec(self.kind, {**self.parameters, **changes})
 
     @property
+    def _own(self) -> dict[str, Any]:
+        """The parameters of the kind itself."""
+        return {name: value for name, value in self.parameters.items() if name not in additions()}
+
+    @property
     def runs_code(self) -> bool:
         """Does building it run code that it names?"""
         return kind_named(self.kind).runs_code
@@ -85,7 +90,9 @@ class ProblemSpec:
 
     def build(self, folder: str | Path = ".") -> Problem | TabularModel:
         """Return the problem, or the model if the kind yields one; paths are relative to `folder`."""
-        built: Problem | TabularModel = kind_named(self.kind).build(self.parameters, Path(folder))
+        built: Problem | TabularModel = kind_named(self.kind).build(self._own, Path(folder))
+        for name, add in additions().items():
+            built = add(built, self.parameters[name]) if name in self.parameters else built
         return built
 
     def compile(self, folder: str | Path = ".", *, progress: bool = False) -> TabularModel:
@@ -170,7 +177,10 @@ def read_spec(path: str | Path, *, trust: Trust = False) -> ProblemSpec:
 def described(path: str | Path) -> Any:
     """Return the unchecked content of a problem file."""
     named = command_names().get(str(path))
-    return parsed(Path(path), "problem file") if named is None else {"problem": dict(named)}
+    values = parsed(Path(path), "problem file") if named is None else {"problem": dict(named)}
+    if isinstance(values, dict) and isinstance(values.get("problem"), dict):
+        values["problem"] |= {name: values.pop(name) for name in additions() if name in values}
+    return values
 
 
 def parsed(path: Path, what: str) -> Any:
