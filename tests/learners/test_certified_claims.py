@@ -90,6 +90,36 @@ def test_a_run_that_stops_with_a_negative_optimum_has_a_certificate_that_holds(s
     assert verify(tmp_path / "kept").holds
 
 
+# --- Declared to be safe ---------------------------------------------------------------------------------------------
+
+
+def test_a_certificate_says_that_its_optimum_is_that_of_policies_declared_to_be_safe(tmp_path):
+    """Both actions are safe, action 1 earns more, and the safe policy that is declared takes action 0."""
+    model = chain([[0.2, 1.0]] * 2, 2, reward_range=(0, 1))
+    known = Assumptions(deterministic=True, safe_policy=lambda step, state: 0)
+    run = learn(model, Certified(0.1), episodes=300, assumptions=known, **QUIET)
+    found = run.certificate
+    assert found.holds
+    assert found.optimum_high < solve(model).value - found.epsilon
+    assert found.declared_safe
+    assert "of the best policy that the declarations show to be safe" in found.claim
+    assert "among those that the declarations show to be safe" in str(found)
+    found.save(tmp_path / "kept")
+    assert verify(tmp_path / "kept").claim == found.claim
+    replace(found, declared_safe=False).save(tmp_path / "kept")
+    assert "declared_safe" in verify(tmp_path / "kept").reason
+    bold = replace(certified_without(model), declared_safe=True)
+    bold.save(tmp_path / "kept")
+    assert "declared_safe" in verify(tmp_path / "kept").reason
+
+
+def certified_without(model):
+    """The certificate of a run without such a declaration."""
+    found = learn(model, Certified(0.1), episodes=300, assumptions=Assumptions(deterministic=True), **QUIET).certificate
+    assert "best safe policy" in found.claim
+    return found
+
+
 # --- Rounding --------------------------------------------------------------------------------------------------------
 
 

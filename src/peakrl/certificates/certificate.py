@@ -1,6 +1,7 @@
 """`Certificate`: bounds on a policy, the assumptions they rest on, and the evidence to check them.
 
-With V the value of the policy, V* that of the best policy that never violates, and viol its expected violation:
+With V the value of the policy, V* that of the best policy that never violates (if `declared_safe`, of the best that
+declarations show to be safe), and viol its expected violation:
 
     value_low <= V <= value_high,   V* <= optimum_high,   V* - V <= gap,   viol <= violation_high,
     P(an episode violates anything) <= violation_probability_high
@@ -29,6 +30,8 @@ Kind = Literal["exact", "sampled", "learned"]
 KINDS: tuple[str, ...] = get_args(Kind)
 #: What a kind is called in the first line.
 SHOWN = {"exact": "exact for the given model", "sampled": "sampled", "learned": "learned"}
+#: What a policy is compared with, by `declared_safe`.
+BEST = {False: "best safe policy", True: "best policy that the declarations show to be safe"}
 #: The file of a certificate.
 CERTIFICATE = FileKind("certificate", schema=3)
 
@@ -73,14 +76,22 @@ class Certificate:
     reason: str | None = None
     #: Which policy, of what.
     subject: str = ""
+    #: Is the optimum only that of policies which `Assumptions(support=...)` or `safe_policy=` show to be safe? Then
+    #: a safe policy that these do not permit may earn more.
+    declared_safe: bool = False
     #: The numbers to check it by, which `save` keeps.
     evidence: Evidence | None = field(default=None, compare=False)
+
+    @property
+    def best(self) -> str:
+        """What the policy is compared with."""
+        return BEST[self.declared_safe]
 
     @property
     def claim(self) -> str:
         """What it claims, in a sentence."""
         if self.epsilon is not None:
-            return f"within {self.epsilon:g} of the best safe policy, and at most {self.epsilon:g} violated on average"
+            return f"within {self.epsilon:g} of the {self.best}, and at most {self.epsilon:g} violated on average"
         if self.kind == "exact":
             return "no constraint is ever violated"
         return "the bounds below, and no violation among the episodes"
@@ -112,7 +123,8 @@ class Certificate:
         rows += [("claim", self.claim), ("value", between(self.value_low, self.value_high))]
         if self.optimum_high is not None:
             below = "" if self.gap is None else f": at most {number(self.gap)} more"
-            rows.append(("best safe", f"at most {number(self.optimum_high)}{below}"))
+            among = ", among those that the declarations show to be safe" if self.declared_safe else ""
+            rows.append(("best safe", f"at most {number(self.optimum_high)}{below}{among}"))
         rows.append(("violation", self.safety))
         if self.episodes:
             rows.append(("episodes", f"{self.episodes:,}"))
@@ -157,6 +169,9 @@ def certificate_of(stored: Mapping[str, Any], evidence: Evidence) -> Certificate
     failure = finite(stored["failure_probability"], "failure_probability")
     if kind not in KINDS:
         raise ValueError(f"kind is {kind!r}, not one of {', '.join(KINDS)}")
+    declared_safe = stored["declared_safe"]
+    if type(declared_safe) is not bool or (declared_safe and kind != "learned"):
+        raise ValueError(f"declared_safe is {declared_safe!r}, which no {kind} certificate is")
     if type(holds) is not bool or type(episodes) is not int or episodes < 0 or not 0 <= failure < 1:
         raise ValueError("holds, episodes or failure_probability is invalid")
     ranges = {"epsilon": inf, "violation_high": inf, "violation_probability_high": 1.0}
@@ -170,7 +185,7 @@ def certificate_of(stored: Mapping[str, Any], evidence: Evidence) -> Certificate
     rests_on = tuple(stored["rests_on"])
     return Certificate(
         holds=holds, kind=kind, failure_probability=failure, episodes=episodes, rests_on=rests_on, reason=reason,
-        subject=stored["subject"], evidence=evidence, **numbers,
+        subject=stored["subject"], declared_safe=declared_safe, evidence=evidence, **numbers,
     )  # fmt: skip
 
 

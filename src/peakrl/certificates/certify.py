@@ -225,7 +225,7 @@ def judged(certificate: Certificate, possible: bool, optimum: Solution[Policy] |
         chance = certificate.violation_probability_high
         return certificate.refused(f"{violates_words(certificate)} {chance:.6g}") if possible else certificate
     if gap is None or gap > epsilon:
-        return certificate.refused(f"the policy may lie {gap:.6g} below the best safe one, more than {epsilon:g}")
+        return certificate.refused(f"the policy may lie {gap:.6g} below the best safe policy, more than {epsilon:g}")
     if violation is None:
         return certificate.refused("the violation is not bounded: pass constraint_bounds=, the most of each constraint")
     if violation > epsilon:

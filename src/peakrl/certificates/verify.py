@@ -120,7 +120,7 @@ def judged(stored: Certificate, violates: bool, apart: float) -> str | None:
     if stored.gap is None:
         return "no policy never violates, or nothing is known of the best one"
     if not stored.gap <= stored.epsilon:
-        return f"the policy may lie {stored.gap:.6g} below the best safe one, more than {stored.epsilon:g}"
+        return f"the policy may lie {stored.gap:.6g} below the {stored.best}, more than {stored.epsilon:g}"
     if stored.violation_high is None or not stored.violation_high <= stored.epsilon:
         return f"the violation may be {stored.violation_high}, more than {stored.epsilon:g}"
     return None

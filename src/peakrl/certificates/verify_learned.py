@@ -79,7 +79,7 @@ def check(declared: Any, plain: Read, arrays: Read) -> tuple[dict[str, float | N
     numbers = {
         "value_low": low, "optimum_high": high, "gap": gap, "value_high": high if chance == 0 else None,
         "epsilon": d.epsilon * (best if d.relative else 1.0), "violation_high": chance * d.horizon * d.most_violation,
-        "violation_probability_high": chance, "episodes": d.episodes,
+        "violation_probability_high": chance, "episodes": d.episodes, "declared_safe": d.safe,
     }  # fmt: skip
     # If nothing is random, the same sums are computed in the same order.
     return numbers, chance > 0, 0.0 if d.deterministic else NEAR * d.horizon * d.size, tuple(meaning(d))

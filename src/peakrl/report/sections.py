@@ -276,7 +276,9 @@ def worth(analysis: RunAnalysis, certificate: Certificate) -> Fact:
         text = "no policy satisfies every constraint, so there is no safe policy to compare with"
         return Fact(VALUE, f"{value}; {text}.")
     if not exact or best is None or gap is None or analysis.optimum is None:
-        return Fact(VALUE, f"{value}.", () if gap is None else (f"At most {number(gap)} below the best safe policy.",))
+        return Fact(
+            VALUE, f"{value}.", () if gap is None else (f"At most {number(gap)} below the {certificate.best}.",)
+        )
     if gap < 0:
         return Fact(VALUE, f"{value}, {number(-gap)} above the best safe policy, since it violates constraints.")
     if gap == 0:
@@ -341,4 +343,4 @@ def bounded(analysis: RunAnalysis) -> Iterator[Scale]:
     for certificate in analysis.certificates[:1]:
         marks, best = proved_mark(certificate, "value"), certificate.optimum_high
         if marks and best is not None:
-            yield Scale("Value per episode", [*marks, Mark("best safe policy, at most", best, best, "ink")])
+            yield Scale("Value per episode", [*marks, Mark(f"{certificate.best}, at most", best, best, "ink")])

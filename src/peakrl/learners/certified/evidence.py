@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.certificates.certificate import Certificate, Evidence
+from peakrl.certificates.certificate import BEST, Certificate, Evidence
 from peakrl.learners.assumptions import Assumptions
 from peakrl.learners.certified.phases import Rounds, shortfall
 from peakrl.learners.certified.tables import OPEN, TOP, VIOLATED
@@ -47,7 +47,8 @@ def certificate(r: Rounds, assumptions: Assumptions, constraint_bounds: tuple[fl
     if r.status.dead_first != OPEN:
         bounds = replace(bounds, optimum_high=-math.inf)
     epsilon = r.in_units(r.goal.epsilons[-1], bounds)
-    reason, feasible, safe = shortfall(bounds, epsilon), bounds.optimum_high > -math.inf, bounds.violation_high == 0.0
+    reason = shortfall(bounds, epsilon, BEST[r.facts.safe])
+    feasible, safe = bounds.optimum_high > -math.inf, bounds.violation_high == 0.0
     return Certificate(
         holds=reason is None,
         kind="learned",
@@ -57,6 +58,7 @@ def certificate(r: Rounds, assumptions: Assumptions, constraint_bounds: tuple[fl
         rests_on=rests_on(r, assumptions),
         reason=reason,
         subject=f"the policy learned on {r.space.states().name!r}",
+        declared_safe=r.facts.safe,
         evidence=evidence_of(r, constraint_bounds),
         value_low=bounds.value_low,
         value_high=bounds.optimum_high if feasible and safe else None,

@@ -38,6 +38,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from peakrl.certificates.certificate import BEST
 from peakrl.learners.certified.bounds import FINE, LOWER, ROUGH, VIOLATION
 from peakrl.learners.certified.confidence import Proofs
 from peakrl.learners.certified.declared import Declared
@@ -133,15 +134,15 @@ class Bounds:
     by: float = 0.0
 
 
-def shortfall(bounds: Bounds, epsilon: float) -> str | None:
-    """Return why bounds do not certify an epsilon, or None."""
+def shortfall(bounds: Bounds, epsilon: float, best: str = BEST[False]) -> str | None:
+    """Return why bounds do not certify an epsilon, or None; `best` is what the policy is compared with."""
     if bounds.optimum_high == -math.inf:
         certain = "from an observed first state a violation is certain"
         return f"no policy satisfies every constraint, if observations are states: {certain}"
     if bounds.violation_probability_high == 0.0 and bounds.value_low > bounds.optimum_high:
         return "the bounds contradict each other"
     if not bounds.gap <= epsilon:
-        return f"the policy may lie {bounds.gap:.6g} below the best safe one, more than {epsilon:g}"
+        return f"the policy may lie {bounds.gap:.6g} below the {best}, more than {epsilon:g}"
     if not bounds.violation_high <= epsilon:
         return f"the violation may be {bounds.violation_high:.6g}, more than {epsilon:g}"
     return None
