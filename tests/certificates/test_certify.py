@@ -12,6 +12,7 @@ from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from peakrl import PeakError, TabularModel
+from peakrl.certificates.certify import FILLED, certify_on_table
 from peakrl.errors import PolicyError, SettingsError, TargetError
 from peakrl.policy import StochasticPolicy
 
@@ -44,6 +45,37 @@ def lottery(chance, horizon=1):
 
 def always(model, action):
     return peakrl.Policy.from_rule(model, lambda step, state: action)
+
+
+# --- Tables of environments ------------------------------------------------------------------------------------------
+
+
+def test_in_unknown_states_the_certificate_on_a_table_speaks_of_the_policy_that_simulate_follows():
+    """Four first states, of which one episode visits one; actions earn 0, 1 and 5, and end it."""
+    ends = np.zeros((5, 3, 5))
+    ends[:, :, 4] = 1
+    table = TabularModel.from_arrays(
+        ends, [[0, 1, 5]] * 4 + [[0] * 3], np.ones((1, 5, 3)), 1, initial=[0.25] * 4 + [0], reward_range=(0, 5)
+    )
+    env = ModelEnvironment(table, 1)
+    run = peakrl.learn(env, peakrl.learners.SafeQ(), episodes=1)
+    (known,) = {state for state in range(4) if knows(run.policy, state)}
+    value = 0.25 * [0, 1, 5][run.policy.action(0, known)] + 0.75 * 2
+    certificate = certify_on_table(table, run.policy)
+    assert certificate.value_low == pytest.approx(value)
+    assert FILLED in certificate.rests_on
+    assert peakrl.simulate(env, run.policy, episodes=4_000).value == pytest.approx(value, abs=0.2)
+    whole = peakrl.learn(env, peakrl.learners.SafeQ(), episodes=60)
+    assert whole.policy.fallback is None
+    assert FILLED not in certify_on_table(table, whole.policy).rests_on
+
+
+def knows(policy, state):
+    try:
+        policy.action(0, state)
+    except PeakError:
+        return False
+    return True
 
 
 # --- Exact -----------------------------------------------------------------------------------------------------------

@@ -56,9 +56,9 @@ def test_a_sweep_on_an_environment_learns_what_learn_does_and_is_summed_up_and_d
     for record in records:
         assert (record["problem"], record["optimum"], record["least_violation"]) == ("lake", 1.0, 0.0)
         run = peakrl.learn(env, record["settings"], episodes=60, seed=record["seed"])
-        # Nothing is random here, so that two episodes tell what the policy is worth.
-        played = peakrl.simulate(env, run.policy, episodes=2, unknown=lambda step, state, actions: actions[0])
-        assert (record["value"], record["violation"]) == (played.value, played.violation)
+        played = peakrl.simulate(env, run.policy, episodes=1_000)  # random where the policy knows nothing
+        exact = (record["value"], record["violation"])
+        assert exact == pytest.approx((played.value, played.violation), abs=0.06)
         assert record["violations"] == run.violations
     page = described.parent / "page.html"
     peakrl.write_report(described.parent / "out", page)

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 import secrets
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import Any
@@ -285,29 +284,35 @@ def certificate_of_episodes(
     return judged(certificate, bool((violations > 0).any()), optimum)
 
 
-FILLED = "in a state that was not visited while learning the policy takes the first action of the table"
+FILLED = "in a state that was not visited while learning the policy draws an available action, each equally likely"
 
 
 def policy_on_table(table: TabularModel, policy: Any) -> Policy | StochasticPolicy:
-    """Return what a policy does on the table; in states that it does not know, its fallback or the first action."""
-    weights = np.zeros(table.num_entries)
+    """Return what a policy does on the table; in states that it does not know, that of `simulate`."""
+    return filled_on_table(table, policy)[0]
+
+
+def filled_on_table(table: TabularModel, policy: Any) -> tuple[Policy | StochasticPolicy, bool]:
+    """Return what a policy does on the table, and whether it draws actions in states that it does not know."""
+    weights, filled = np.zeros(table.num_entries), False
     first = table.row_start[:-1][np.diff(table.row_start) > 0]
-    weights.reshape(-1, table.num_rows)[:, first] = 1.0
+    weights.reshape(-1, table.num_rows)[:, first] = 1.0  # also at steps at which a state cannot be reached
     for step, slot, _ in table.decisions():
         base = step * table.entry_stride
         state, rows = table.state_of_slot(slot), table.rows_of_slot(slot)
         actions = [table.action_of_row(row) for row in rows]
-        with suppress(UnknownStateError):
+        try:
             known = isinstance(policy, Policy)
             chances = {policy.action(step, state, actions): 1.0} if known else policy.probabilities(step, state)
-            weights[base + rows.start : base + rows.stop] = [chances.get(action, 0.0) for action in actions]
-    return simplest_policy(table, weights)
+        except UnknownStateError:
+            chances, filled = dict.fromkeys(actions, 1.0 / len(actions)), True
+        weights[base + rows.start : base + rows.stop] = [chances.get(action, 0.0) for action in actions]
+    return simplest_policy(table, weights), filled
 
 
 def certify_on_table(table: TabularModel, policy: Any, epsilon: float | None = None) -> Certificate:
     """Return the exact certificate, on the table, of a policy that was learned on the environment."""
-    filled = policy_on_table(table, policy)
+    followed, filled = filled_on_table(table, policy)
     optimum = solve(table) if can_solve(table) else None
-    certificate = certificate_on_model(table, filled, evaluate(table, filled), optimum, epsilon)
-    own = getattr(policy, "fallback", None) is not None
-    return certificate if own else replace(certificate, rests_on=(*certificate.rests_on, FILLED))
+    certificate = certificate_on_model(table, followed, evaluate(table, followed), optimum, epsilon)
+    return replace(certificate, rests_on=(*certificate.rests_on, FILLED)) if filled else certificate
