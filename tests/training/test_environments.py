@@ -208,8 +208,15 @@ def test_infeasibility_is_proved_only_where_observations_are_declared_to_be_stat
     run = learn(env, learner, episodes=200)
     assert run.feasible is None
     assert "proved infeasible" not in repr(run)
-    assert run.infeasibility_proof
-    assert learn(env, learner, episodes=200, assumptions=Assumptions(states=1)).feasible is False
+    assert run.infeasibility_proof == []
+    assert run.proof_episode is None
+    declared = learn(env, learner, episodes=200, assumptions=Assumptions(states=1))
+    assert declared.feasible is False
+    assert declared.infeasibility_proof
+    if isinstance(learner, Certified):
+        assert (run.stop_reason, declared.stop_reason) == ("no action left", "infeasible")
+        assert "if observations are states, which is not declared" in run.certificate.reason
+        assert "a violation is certain" in declared.certificate.reason
 
 
 def test_cliff_walking_is_learned_to_its_exact_optimum():

@@ -406,11 +406,11 @@ class Algorithm(ABC):
 
     def feasible(self) -> bool | None:
         """False after a proof that no policy satisfies every constraint."""
-        return None if self.dead_first is None else False
+        return None if self.dead_first is None or not self.space.observes_states else False
 
     def proof(self) -> list[Witness]:
-        """Every observation that the proof of infeasibility rests on, from the first state on."""
-        first = self.dead_first
+        """Every observation that the proof of infeasibility rests on, from the first state on; none without a proof."""
+        first = self.dead_first if self.feasible() is False else None
         memory = None if first is None else self.memory()
         return [] if first is None or memory is None else memory.proof(self.space, first)
 

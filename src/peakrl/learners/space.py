@@ -35,6 +35,8 @@ class ModelSpace:
     """The space of a compiled model."""
 
     ends = 0
+    #: Are observations known to be states, so that what follows them can prove infeasibility?
+    observes_states = True
 
     def __init__(self, model: TabularModel) -> None:
         every_step = model.num_slots if model.stationary else 1
@@ -118,7 +120,7 @@ class GrowingSpace:
 
     def __init__(self, rules: Rules, *, by_step: bool) -> None:
         self.rules, self.horizon, self.shared = rules, rules.horizon, not by_step
-        self.ends = rules.horizon + 1 if by_step else 1
+        self.ends, self.observes_states = rules.horizon + 1 if by_step else 1, rules.observes_states
         one: dict[Hashable, int] = {}
         #: [step]: the slots of its states; the same mapping for all steps if they share slots.
         self.lookup = [{} if by_step else one for _ in range(rules.horizon + 1)]

@@ -103,7 +103,7 @@ class LearningRun:
     @property
     def proof_episode(self) -> int | None:
         """The episode that completed the proof of infeasibility; None without such a proof."""
-        return getattr(self._learned, "proved_in", None)
+        return getattr(self._learned, "proved_in", None) if self.feasible is False else None
 
     @property
     def stored_numbers(self) -> int | None:

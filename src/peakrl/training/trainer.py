@@ -27,7 +27,7 @@ from peakrl.gym.adapter import LaneError, Lanes, ModelLane, Observed, SingleLane
 from peakrl.learners.assumptions import NOTHING, Assumptions, Limits, Observations
 from peakrl.learners.base import Algorithm, Episode, LearnerSettings, Results, Sizes, Task
 from peakrl.learners.episode import Changes, Log
-from peakrl.learners.space import GrowingSpace, ModelSpace, Space
+from peakrl.learners.space import GrowingSpace, ModelSpace
 from peakrl.policy.fallback import Fallback
 from peakrl.policy.mixture import AveragedPolicy
 from peakrl.policy.tables import Policy, simplest_policy
@@ -574,7 +574,7 @@ class Trainer:
             history=History.empty() if self.recorder is None else self.recorder.history_after(0, self.done),
             violations=violations,
             last_violation_episode=last or None,
-            feasible=algorithm.feasible() if shows_states(self.space) else None,
+            feasible=algorithm.feasible(),
             infeasibility_proof=algorithm.proof(),
             stop_reason=algorithm.stop_reason,
             proof_history=algorithm.proof_history(),
@@ -638,8 +638,3 @@ def pieces(trainer: Trainer, episodes: int, every: int | None = None) -> Iterato
             took = max(time.perf_counter() - begun, 1e-9)
             size = min(max(1, int(size * min(4.0, max(0.25, SECONDS_A_PIECE / took)))), largest)
         yield trainer.done
-
-
-def shows_states(space: Space) -> bool:
-    """Return whether observations are known to be states, so that what is known of them can prove infeasibility."""
-    return not isinstance(space, GrowingSpace) or space.rules.observes_states

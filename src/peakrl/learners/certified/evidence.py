@@ -22,6 +22,11 @@ from peakrl.learners.certified.tables import OPEN, TOP, VIOLATED
 from peakrl.learners.infeasibility import DECLARED
 from peakrl.learners.space import GrowingSpace
 
+#: Why nothing is certified if every action failed after an observation that need not be a state.
+ALIKE = (
+    "after an observed first observation every action was seen to fail, or to lead to such an observation: no policy "
+    "satisfies every constraint if observations are states, which is not declared"
+)
 #: Declarations that forbid actions.
 LIMITS = {"support", "constraints", "safe_policy"}
 #: Tables that are part of the evidence as they are.
@@ -49,6 +54,8 @@ def certificate(r: Rounds, assumptions: Assumptions, constraint_bounds: tuple[fl
     epsilon = r.in_units(r.goal.epsilons[-1], bounds)
     reason = shortfall(bounds, epsilon, BEST[r.facts.safe])
     feasible, safe = bounds.optimum_high > -math.inf, bounds.violation_high == 0.0
+    if not feasible and not r.space.observes_states:
+        reason = ALIKE
     return Certificate(
         holds=reason is None,
         kind="learned",

@@ -137,8 +137,7 @@ class Bounds:
 def shortfall(bounds: Bounds, epsilon: float, best: str = BEST[False]) -> str | None:
     """Return why bounds do not certify an epsilon, or None; `best` is what the policy is compared with."""
     if bounds.optimum_high == -math.inf:
-        certain = "from an observed first state a violation is certain"
-        return f"no policy satisfies every constraint, if observations are states: {certain}"
+        return "no policy satisfies every constraint: from an observed first state a violation is certain"
     if bounds.violation_probability_high == 0.0 and bounds.value_low > bounds.optimum_high:
         return "the bounds contradict each other"
     if not bounds.gap <= epsilon:
@@ -164,7 +163,7 @@ class Rounds(Proofs):
     def stop_reason(self) -> str | None:
         """Why no more episodes are needed."""
         if self.status.dead_first != OPEN:
-            return "infeasible"
+            return "infeasible" if self.space.observes_states else "no action left"
         return "certified" if len(self.issued) == len(self.goal.epsilons) else None
 
     @property
