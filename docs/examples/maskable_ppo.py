@@ -1,6 +1,6 @@
 """A network behind a shield: sb3-contrib's MaskablePPO learns without one violation; its policy is certified exactly.
 
-Needs `pip install 'peakrl[sb3]'`; `make maskable-ppo` runs it.
+Needs `pip install '.[sb3]'`; `make maskable-ppo` runs it.
 """
 
 from sb3_contrib import MaskablePPO

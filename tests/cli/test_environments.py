@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import pytest
 
@@ -71,6 +72,9 @@ def test_what_init_writes_for_gymnasium_trains_to_the_optimum_that_its_table_sho
     assert "was already complete" in out
     assert "history: sampled: " in out
     assert "exact on the environment's table" in out
+    for hint in out.split("next: ")[1].split(", "):
+        program, *words = shlex.split(hint.strip().strip("`"))
+        assert (program, call(*words)[0]) == ("peakrl", 0)
     assert "value: 1.0" in call("solve", "lake.toml", "--trust")[1]
     code, out, _ = call("certify", "lake.toml", "--policy", "lake.run", "--trust", "--out", "lake.certificate")
     assert code == 0

@@ -115,6 +115,13 @@ def test_runs_that_are_all_better_leave_the_doubt_of_an_exact_binomial_interval(
     assert improvement_probability(worse, better, confidence=confidence, resamples=5) == pytest.approx((0, 0, 1 - end))
 
 
+def test_runs_that_are_all_equal_leave_the_doubt_of_an_exact_binomial_interval():
+    # At least this share of pairs is tied, and the others are all above or all below.
+    tied = clopper_pearson(10, 10, 0.95).low
+    expected = (0.5, tied / 2, 1 - tied / 2)
+    assert improvement_probability([1.0] * 10, [1.0] * 10) == pytest.approx(expected)
+
+
 @pytest.mark.parametrize(("count", "p"), [(1, 0.02), (2, 0.3), (3, 0.5), (5, 0.7), (3, 0.9), (5, 0.97)])
 def test_the_probability_of_improvement_of_few_runs_is_covered_as_often_as_promised(count, p):
     """Runs that succeed with probability p, against sure halves and against runs alike: all that can happen."""

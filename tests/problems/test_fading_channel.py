@@ -69,6 +69,8 @@ def test_the_water_level_of_two_equally_likely_gains_is_the_textbooks():
 
 def test_a_matrix_that_does_not_fit_the_gains_is_named():
     with pytest.raises(PeakError, match="fading holds 3 rows; it must hold 2"):
-        fading_channel(gains=[1, 2])
+        fading_channel(gains=[1, 2], fading=[[0, 0, 1]] * 3, first=[0.5, 0.5])
+    with pytest.raises(PeakError, match="gains holds 1 number, and fading and first not given, whose default is for 3"):
+        fading_channel(gains=[0])
     with pytest.raises(PeakError, match="peak_power is -1"):
         fading_channel(peak_power=-1)

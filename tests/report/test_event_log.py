@@ -42,7 +42,7 @@ def shown(folder: Path) -> Points:
     """The same as TensorBoard itself shows it."""
     accumulators = pytest.importorskip(
         "tensorboard.backend.event_processing.event_accumulator",
-        reason="tensorboard is not installed (pip install 'peakrl[tensorboard]'): its own reader is not tried",
+        reason="tensorboard is not installed (pip install '.[tensorboard]'): its own reader is not tried",
     )
     found = accumulators.EventAccumulator(str(folder), size_guidance={"scalars": 0, "tensors": 0})
     found.Reload()
@@ -169,11 +169,11 @@ def test_without_the_package_its_installation_is_told(monkeypatch: pytest.Monkey
     for name in [name for name in sys.modules if name.startswith("tensorboardX")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(SettingsError, match=r"pip install 'peakrl\[tensorboard\]'"):
+    with pytest.raises(SettingsError, match=r"pip install '.\[tensorboard\]'"):
         EventLog("logs")
     code, out, error = command("train", "tiny.toml", "--tensorboard", "logs")
     assert (code, out) == (2, "")
-    assert "pip install 'peakrl[tensorboard]'" in error
+    assert "pip install '.[tensorboard]'" in error
 
 
 def test_the_command_logs_and_goes_on_logging(command: Any) -> None:

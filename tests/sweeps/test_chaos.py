@@ -151,7 +151,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A Ray cluster of two nodes, each of one core, on this machine."""
     monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    pytest.importorskip("ray", reason="Ray is not installed: pip install 'peakrl[ray]'")
+    pytest.importorskip("ray", reason="Ray is not installed: pip install '.[ray]'")
     from ray.cluster_utils import Cluster
 
     nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
@@ -209,7 +209,7 @@ def test_a_ray_node_that_goes_costs_its_own_runs_only(cluster: Any, tmp_path: Pa
 # Dask leaves its event loop to the garbage collector.
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_dask_gives_the_results_of_one_core(tmp_path: Path) -> None:
-    pytest.importorskip("distributed", reason="Dask is not installed: pip install 'peakrl[dask]'")
+    pytest.importorskip("distributed", reason="Dask is not installed: pip install '.[dask]'")
     plan = read_plan(SWEEP)
     complete(plan.tasks, tmp_path / "one", workers=1)
     done = complete(plan.tasks, tmp_path / "dask", engine="dask", workers=2)

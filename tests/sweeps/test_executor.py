@@ -302,7 +302,7 @@ def test_bad_options_are_named(options: dict[str, Any], culprit: str, tmp_path: 
 
 
 def test_an_engine_that_is_not_installed_is_named_with_the_extra_that_brings_it() -> None:
-    with pytest.raises(SettingsError, match=r"the engine ray is not installed here: install peakrl\[ray\]"):
+    with pytest.raises(SettingsError, match=r"the engine ray is not installed here: pip install '.\[ray\]'"):
         optional("no_such_package", "ray")
 
 

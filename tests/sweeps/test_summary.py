@@ -19,7 +19,7 @@ from peakrl.learners import learner_from
 from peakrl.problems import scheduling_example
 from peakrl.sweeps.grid import SweepReport
 from peakrl.sweeps.store import Result, Task
-from peakrl.sweeps.summary import reaching, read_records, summarize, write_csv, write_parquet
+from peakrl.sweeps.summary import SAMPLED, reaching, read_records, summarize, write_csv, write_parquet
 
 SWEEP = """
 name = "small"
@@ -60,7 +60,7 @@ def record(value: float, violation: float = 0.0, **changes: Any) -> dict[str, An
     gap = 10 - value
     return {
         "problem": "p", "settings": "a", "episodes": 100, "seed": 0, "value": value, "violation": violation,
-        "averaged_value": value, "averaged_violation": violation, "gap": gap, "epsilon": 0.1,
+        "violations": 3, "averaged_value": value, "averaged_violation": violation, "gap": gap, "epsilon": 0.1,
         "solved": gap <= 0.1 and violation == 0, "episodes_to_reach": None, "has_curve": True, **changes,
     }  # fmt: skip
 
@@ -102,6 +102,8 @@ def test_records_are_tidy_and_named_as_in_the_file(report: SweepReport) -> None:
         (p, s, seed) for p in ("jobs", "random jobs") for s in ("ConstrainedQ.published", "SafeQ") for seed in range(4)
     ]
     assert {one["optimum"] for one in records if one["problem"] == "jobs"} == {-1.0}
+    assert list(records[0])[4:8] == ["value", "gap", "violation", "violations"]
+    assert not {name for name in records[0] if all(one[name] is None for one in records)} & set(SAMPLED)
 
 
 def test_a_summary_counts_and_averages_as_by_hand() -> None:
@@ -111,6 +113,7 @@ def test_a_summary_counts_and_averages_as_by_hand() -> None:
     # Quarters of eight are dropped: the two lowest and the two highest.
     assert group.value.value == pytest.approx(np.mean([9.96, 9.97, 9.98, 9.99]))
     assert group.gap.value == pytest.approx(np.mean([0.04, 0.03, 0.02, 0.01]))
+    assert group.violating_episodes.value == 3
     assert group.value.low <= group.value.value <= group.value.high
     assert (group.solved, group.seeds) == (7, 8)
     expected = binomtest(7, 8).proportion_ci(0.95, method="exact")

@@ -147,13 +147,17 @@ def show_summary(groups: list[Group], comparisons: list[Comparison], confidence:
     from peakrl.evaluation.statistics import ENOUGH_RUNS
 
     print_table(
-        f"Interquartile means over seeds with {confidence:.0%} intervals; solved: near the optimum (--epsilon), "
-        "without avoidable violation",
-        ["problem", "settings", "episodes", "seeds", "value", "gap", "violation", "solved", "episodes to reach"],
+        f"Interquartile means over seeds with {confidence:.0%} intervals; violating episodes: in training; "
+        "solved: near the optimum (--epsilon), without avoidable violation",
+        [
+            "problem", "settings", "episodes", "seeds", "violating episodes", "value", "gap", "violation", "solved",
+            "episodes to reach",
+        ],
         [
             [
-                group.problem, group.settings, group.episodes, group.seeds, shown(group.value), shown(group.gap),
-                shown(group.violation), shown(group.share_solved, percent=True), reach(group),
+                group.problem, group.settings, group.episodes, group.seeds, shown(group.violating_episodes),
+                shown(group.value), shown(group.gap), shown(group.violation),
+                shown(group.share_solved, percent=True), reach(group),
             ]
             for group in groups
         ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -122,7 +123,7 @@ def train(
     answer["episodes_before"] = begun_at[0] if begun_at else 0
     answer["run_file"] = None if kept is None else str(kept)
     certificates = answer.pop("certificates")
-    return Answer(answer, lambda: show(answer, certificates, file), answer["feasible"] is not False)
+    return Answer(answer, lambda: show(answer, certificates, file, trust), answer["feasible"] is not False)
 
 
 @contextmanager
@@ -252,7 +253,7 @@ def report(run: LearningRun, target: LearningTarget | None, seconds: float) -> d
     }
 
 
-def show(answer: dict[str, Any], certificates: Sequence[Certificate], file: Path | None) -> None:
+def show(answer: dict[str, Any], certificates: Sequence[Certificate], file: Path | None, trust: Trust) -> None:
     """Print the results of a run."""
     visited = "visited " if answer["environment"] else ""
     sizes = f"{visited}{answer['states']:,} states, {answer['pairs']:,} state-action pairs, horizon {answer['horizon']}"
@@ -279,8 +280,12 @@ def show(answer: dict[str, Any], certificates: Sequence[Certificate], file: Path
         say(f"  ... and {len(answer['infeasibility_proof']) - PROOF_LINES:,} more (all with --json)")
     if answer["run_file"]:
         path = answer["run_file"]
-        judge = f"certify {file} --policy {path}" if answer["environment"] else f"evaluate {path}"
-        say(f"saved to {path}; next: `peakrl report {path}`, `peakrl {judge}`")
+        judge = ["evaluate", path]
+        if answer["environment"]:
+            trusted = ["--trust"] if trust is True else [f"--package={name}" for name in trust or ()]
+            judge = ["certify", str(file), "--policy", path, *trusted]
+        commands = (f"`{shlex.join(['peakrl', *words])}`" for words in (["report", path], judge))
+        say(f"saved to {path}; next: {', '.join(commands)}")
 
 
 def show_metrics(answer: dict[str, Any]) -> None:

@@ -86,7 +86,8 @@ def improvement_probability(
 ) -> Estimate:
     """Return how likely a run of `better` is above a run of `worse`, a tie counting half, with its interval.
 
-    The interval claims no more than so many runs can show: 3 runs that are all above 3 others give [0.29, 1].
+    The interval claims no more than so many runs can show: 3 runs that are all above 3 others give [0.29, 1], and 10
+    that equal 10 others give [0.35, 0.65].
     """
     first, second = check_sample(better, "better", least=1), check_sample(worse, "worse", least=1)
     value, runs = float(share_above(first, second)), min(len(first), len(second))
@@ -94,8 +95,9 @@ def improvement_probability(
     if runs < ENOUGH_RUNS:
         return Estimate(value, least_mean(value, runs, tail), 1.0 - least_mean(1.0 - value, runs, tail))
     low, high = bootstrap((first, second), share_above, confidence, resamples, seed)
+    # What occurs in less than a share 1 - surest of the runs may not have occurred yet, and may count fully either way.
     surest = tail ** (1.0 / runs)
-    return Estimate(value, min(low, surest), max(high, 1.0 - surest))
+    return Estimate(value, min(low, surest * value), max(high, 1.0 - surest * (1.0 - value)))
 
 
 def least_mean(seen: float, count: int, tail: float) -> float:

@@ -43,7 +43,7 @@ class EventLog:
         try:
             from tensorboardX import SummaryWriter
         except ImportError as error:
-            raise SettingsError("--tensorboard needs tensorboardX: pip install 'peakrl[tensorboard]'") from error
+            raise SettingsError("--tensorboard needs tensorboardX: pip install '.[tensorboard]'") from error
         try:
             # Unbounded queue: the writer's thread stops emptying it if the disk is full.
             self._writer: Any = SummaryWriter(str(folder), purge_step=1, max_queue=0, flush_secs=5)

@@ -71,8 +71,8 @@ def unknown_lead(records: Sequence[Any]) -> str:
 def group_table(prefix: str, groups: Any) -> Table:
     """Return the interquartile means with their intervals."""
     columns = (
-        "settings", "episodes", "seeds", "value", "value low", "value high", "gap", "gap in %", "violation",
-        "violation high", "share solved", "share low", "share high", "episodes to reach",
+        "settings", "episodes", "seeds", "violating episodes", "value", "value low", "value high", "gap", "gap in %",
+        "violation", "violation high", "share solved", "share low", "share high", "episodes to reach",
     )  # fmt: skip
     rows = []
     for group in groups:
@@ -81,13 +81,13 @@ def group_table(prefix: str, groups: Any) -> Table:
         percent = 100.0 * gap / abs(best) if best and gap is not None else None
         share = (None, None, None) if group.share_solved is None else group.share_solved[:3]
         rows.append((
-            group.settings, group.episodes, group.seeds, *group.value[:3], gap, percent,
+            group.settings, group.episodes, group.seeds, group.violating_episodes.value, *group.value[:3], gap, percent,
             group.violation.value, group.violation.high, *share, group.episodes_to_reach,
         ))  # fmt: skip
     few = min(group.seeds for group in groups) < ENOUGH_SEEDS
     warning = f"; with fewer than {ENOUGH_SEEDS} seeds the intervals of value and violation are too narrow"
-    title = f"Interquartile means over seeds with {CONFIDENCE:.0%} intervals{warning if few else ''}"
-    return Table(f"{prefix}-groups", title, columns, rows)
+    title = f"Interquartile means over seeds with {CONFIDENCE:.0%} intervals; violating episodes: in training"
+    return Table(f"{prefix}-groups", title + warning if few else title, columns, rows)
 
 
 def comparison_table(prefix: str, comparisons: Any) -> Table:

@@ -538,4 +538,4 @@ def optional(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise SettingsError(f"the engine {extra} is not installed here: install peakrl[{extra}]") from None
+        raise SettingsError(f"the engine {extra} is not installed here: pip install '.[{extra}]'") from None

@@ -2,7 +2,7 @@
 
 For the runs of one learner on one problem, over seeds:
 
-    interquartile mean of value, gap and violation, with bootstrap intervals
+    interquartile mean of value, gap, violation and violating training episodes, with bootstrap intervals
     share of solved seeds (within eps of the optimum without avoidable violation), with exact binomial intervals
     episodes after which the policies stay solved: number of seeds, and their median
     probability that a run of one learner is better than one of another, with an interval that is valid for few runs;
@@ -65,6 +65,8 @@ class Group:
     episodes: int
     seeds: int
     epsilon: float
+    #: Episodes of training with a violation.
+    violating_episodes: Estimate
     value: Estimate
     #: None if the optimum is unknown.
     gap: Estimate | None
@@ -94,6 +96,10 @@ def read_records(folder: str | Path, epsilon: float | None = None) -> list[Row]:
     """Return one flat record per run of the folder, sorted; the latest result of each configuration."""
     epsilon = None if epsilon is None else check_number(epsilon, "epsilon", least=0)
     records = each_run(folder, lambda result, labels: record_of(result, labels, epsilon))
+    for name in SAMPLED:
+        if all(record[name] is None for record in records):
+            for record in records:
+                del record[name]
     return sorted(records, key=lambda record: (*(record[name] for name in RUN), record["key"]))
 
 
@@ -151,8 +157,9 @@ def record_of(result: Result, labels: Labels, epsilon: float | None) -> Row:
         solved = bool(values["gap"] <= eps + TINY and excess <= TINY)
     return {
         **named(result, labels),
-        **dict.fromkeys(SAMPLED),
+        **dict.fromkeys(("value", "gap", "violation", "violations", "last_violation_episode")),  # first
         **values,
+        **{name: values.get(name) for name in SAMPLED},
         "sampled_curve": values.get("sampled_curve", False),
         "epsilon": eps,
         "solved": solved,
@@ -232,6 +239,7 @@ def group_of(problem: str, settings: str, episodes: int, runs: Sequence[Row], co
     return Group(
         problem, settings, episodes, len(runs),
         epsilon=max(run["epsilon"] for run in runs),
+        violating_episodes=middle("violations"),
         value=middle("value"),
         gap=middle("gap") if known else None,
         violation=middle("violation"),

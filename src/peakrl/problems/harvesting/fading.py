@@ -138,6 +138,12 @@ def fading_channel(
         arrivals=arrivals, log_base=log_base, seed=seed,
     )  # fmt: skip
     levels = check_numbers(gains, "gains", least=0)
+    missing = [name for name, default in (("fading", FADING), ("first", FIRST)) if given[name] is default]
+    if missing and len(levels) != len(GAINS):
+        raise ProblemError(
+            f"gains holds {len(levels)} number{'s' * (len(levels) != 1)}, and {' and '.join(missing)} not given, whose "
+            f"default is for {len(GAINS)}: give fading and first for as many gains"
+        )
     made = FadingChannel(
         plain.arrivals,
         levels,

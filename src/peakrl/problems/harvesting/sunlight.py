@@ -68,7 +68,7 @@ def station_file(station: Any, folder: str | Path = ".") -> Path:
     shipped = {file.name: file for place in places for file in sorted(place.glob("*TY*.[cC][sS][vV]"))}
     if str(station) in shipped:
         return shipped[str(station)]
-    listed = f"pvlib has {', '.join(shipped)}" if shipped else "pip install 'peakrl[sunlight]' installs two"
+    listed = f"pvlib has {', '.join(shipped)}" if shipped else "pip install '.[sunlight]' installs two"
     raise ProblemError(f"station {str(station)!r} is neither a file nor one of pvlib's; {listed}")
 
 
@@ -182,7 +182,7 @@ def solar_transmitter(
 ) -> EnergyHarvesting:
     """Return the problem of a solar transmitter, fitted on the days of `months`.
 
-    `station` is a TMY3 file, or the name of one of pvlib's (`pip install 'peakrl[sunlight]'`). A step is an hour, from
+    `station` is a TMY3 file, or the name of one of pvlib's (`pip install '.[sunlight]'`). A step is an hour, from
     `hours[0]` to `hours[1]` o'clock; an energy unit is `unit` Wh/m^2 of radiation.
     """
     given = dict(locals())
