@@ -16,8 +16,15 @@ may lead to a dead end, a state whose every action violates at once; over those 
 
 A stored state without actions, which exists only at the end of an episode, counts as unsafe at earlier steps.
 
-In a stationary model whatever is safe at a step is safe at every later step, by induction from safe_H. `SafeSteps` thus
-stores one number for each state and action: the first step from which on it is safe.
+In a stationary model safety depends on the number of steps that remain. For how many of them it can be kept is
+
+    kept(s,a) = 0 if f_i(s,a,s') < 0 for some i and s',  else  1 + min over s' in n(s,a) of kept(s')
+    kept(s)   = max over a of kept(s,a),  0 without actions
+
+the largest solution, in which kept is infinite on the greatest set that a policy need never leave. `steps_kept` finds
+the finite numbers in ascending order, from violations back over predecessors, and looks at each outcome once. Then
+safe_h(s,a) if kept(s,a) >= H - h: whatever is safe at a step is safe at every later one, and `SafeSteps` stores one
+number for each state and action, the first step from which on it is safe.
 
 A declared safe policy pi is trusted if it names an action: that action counts as safe without proof, and others do if
 they violate nothing and lead to states that are safe in this wider sense:
@@ -98,6 +105,8 @@ class SafeSteps:
 
 
 FAR = np.int32(2**31 - 1)
+#: The number of steps if safety can be kept for ever.
+FOREVER = FAR
 #: In place of a row: the safe policy names no action; it names one that the model does not have.
 NO_PROMISE, UNLISTED = -1, -2
 
@@ -142,6 +151,66 @@ def safe_steps(layout: Layout, keeps: Bools) -> tuple[Ints, Ints]:
                     slot_from[slot] = 0
             break
     return row_from, slot_from
+
+
+@kernel
+def steps_kept(layout: Layout, keeps: Bools) -> tuple[Ints, Ints]:
+    """Return [slot] and [row]: for how many steps every constraint can be satisfied with certainty, or FOREVER.
+
+    The model is stationary; its horizon is ignored. `keeps` [row] is True if no outcome violates.
+    """
+    left = np.zeros(layout.row_start.shape[0] - 1, np.int32)
+    for slot in range(left.shape[0]):
+        for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
+            left[slot] += keeps[row]
+    return falls(layout, keeps, left)
+
+
+@kernel
+def falls(layout: Layout, keeps: Bools, left: Ints) -> tuple[Ints, Ints]:
+    """Return [slot] and [row]: the round in which it falls, or FOREVER if it never does.
+
+    Rows that do not keep and slots of which no row is `left` [slot] fall in round 0. Another row falls one round after
+    the first of its next slots, and a slot with the last of the rows that are left; `left` is used up.
+    """
+    slots, rows, distributions = left.shape[0], keeps.shape[0], layout.outcome_start.shape[0] - 1
+    slot_falls, row_falls = np.full(slots, FOREVER, np.int32), np.full(rows, FOREVER, np.int32)
+    slot_of_row, queue, last = np.empty(rows, np.int32), np.empty(slots, np.int32), 0
+    for slot in range(slots):
+        slot_of_row[layout.row_start[slot] : layout.row_start[slot + 1]] = slot
+        if left[slot] == 0:
+            slot_falls[slot], queue[last], last = 0, slot, last + 1
+    # The rows of each distribution as a linked list, and the distributions that lead to each slot.
+    first_row, next_row = np.full(distributions, -1, np.int32), np.empty(rows, np.int32)
+    for row in range(rows):
+        if keeps[row]:
+            d = layout.row_distribution[row]
+            next_row[row], first_row[d] = first_row[d], row
+        else:
+            row_falls[row] = 0
+    start = np.zeros(slots + 1, np.int64)
+    for o in range(layout.outcome_next.shape[0]):
+        start[layout.outcome_next[o]] += 1
+    for slot in range(slots):
+        start[slot + 1] += start[slot]
+    source = np.empty(layout.outcome_next.shape[0], np.int32)
+    for d in range(distributions):
+        for o in range(layout.outcome_start[d], layout.outcome_start[d + 1]):
+            start[layout.outcome_next[o]] -= 1
+            source[start[layout.outcome_next[o]]] = d
+    done = 0
+    while done < last:
+        slot, done = queue[done], done + 1
+        round_ = slot_falls[slot] + 1
+        for index in range(start[slot], start[slot + 1]):
+            row, first_row[source[index]] = first_row[source[index]], -1
+            while row >= 0:
+                row_falls[row], above = round_, slot_of_row[row]
+                left[above] -= 1
+                if left[above] == 0:
+                    slot_falls[above], queue[last], last = round_, above, last + 1
+                row = next_row[row]
+    return slot_falls, row_falls
 
 
 @kernel
