@@ -14,8 +14,9 @@ from gymnasium.wrappers import TimeLimit
 import peakrl
 from helpers.random_problems import random_problem
 from helpers.shielded_environments import ENVIRONMENTS, TRANSMITTER, Corridor, holes, lake
-from peakrl import compile_model, from_gymnasium, safe_set, shield, to_gymnasium
+from peakrl import ConstrainedEnv, Problem, compile_model, from_gymnasium, learn, safe_set, shield, to_gymnasium
 from peakrl.errors import PeakError, PolicyError, SettingsError, TargetError
+from peakrl.learners import Certified, SafeQ
 from peakrl.problems import energy_harvesting, scheduling_example
 
 HARVEST = compile_model(TRANSMITTER)
@@ -126,6 +127,57 @@ def test_of_two_safe_actions_equally_near_the_first_is_taken():
     guard = shield(Corridor(), safe_set(Corridor.problem()), actions=["left", "stay", "right"]).guard
     guard.mask = lambda node: np.array([True, False, True])
     assert guard.instead(0, guard.safe.node_of(0, 1), 1) == 0
+
+
+class Doors(gymnasium.Env):
+    """Three rooms, 7, 8 and 9; action 0 violates everywhere, action 1 in room 7, action 2 never. The first is drawn."""
+
+    observation_space, action_space = gymnasium.spaces.Discrete(3, start=7), gymnasium.spaces.Discrete(3)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.room = int(self.np_random.integers(7, 10)) if options is None else options["room"]
+        return self.room, {}
+
+    def step(self, action):
+        failed = action == 0 or (action == 1 and self.room == 7)
+        return self.room, float(action == 1), False, True, {"constraints": -1.0 if failed else 1.0}
+
+
+def test_a_fallback_that_was_learned_on_the_environment_is_asked_in_its_words():
+    """The model has other names: of rooms "r7" .. "r9", of actions "a" .. "c"."""
+
+    class Rooms(Problem):
+        name, horizon, constraint_names = "rooms", 1, ("door",)
+        reward_range, constraint_bounds = (0.0, 1.0), (1.0,)
+
+        def initial(self):
+            return [(1 / 3, f"r{room}") for room in (7, 8, 9)]
+
+        def actions(self, step, state):
+            return ("a", "b", "c")
+
+        def outcomes(self, step, state, action):
+            failed = action == "a" or (action, state) == ("b", "r7")
+            return [(1.0, state, float(action == "b"), (-1.0 if failed else 1.0,))]
+
+    target = ConstrainedEnv(Doors(), horizon=1, reward_range=(0, 1), constraint_bounds=(1.0,))
+    run = learn(target, SafeQ(), episodes=200)
+    names = {"state_of": lambda room: f"r{room}", "actions": ["a", "b", "c"]}
+    env = shield(Doors(), safe_set(Rooms()), fallback=run.policy, **names)
+    for room, action in ((7, 2), (8, 1), (9, 1)):
+        env.reset(options={"room": room})
+        assert env.step(0)[-1]["shield_action"] == action == run.policy.action(0, room)
+
+
+def test_a_certified_policy_refuses_states_and_actions_that_its_environment_cannot_have():
+    target = ConstrainedEnv(Doors(), horizon=1, reward_range=(0, 1), constraint_bounds=(1.0,))
+    policy = learn(target, Certified(0.5), episodes=5).policy
+    assert policy.action(0, 700) in range(3)
+    with pytest.raises(PolicyError, match=r"state 'r7' cannot occur on .*, whose states are like \d"):
+        policy.action(0, "r7")
+    with pytest.raises(PolicyError, match="has no action 'a'; it has"):
+        policy.action(0, 700, ["a", "b"])
 
 
 def test_a_fallback_policy_decides_instead_and_must_be_safe_itself():

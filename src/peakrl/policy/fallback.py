@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from peakrl.checks import shown
 from peakrl.errors import PolicyError, UnknownStateError
 from peakrl.policy.export import plain
 from peakrl.space import StateSpace
@@ -45,6 +46,10 @@ class Fallback:
     def _numbers(self) -> dict[Hashable, int]:
         return {label: number for number, label in enumerate(self.space.action_labels)}
 
+    @cached_property
+    def _kinds(self) -> set[type]:
+        return set(map(type, self.space.state_labels))
+
     def action(self, step: int, state: Any, actions: Sequence[Hashable] | None = None) -> Hashable:
         """Return the action in a state that was not visited at `step`; `actions` are available, by default all."""
         label, offered = label_of(state), list(self.space.action_labels if actions is None else actions)
@@ -53,6 +58,12 @@ class Fallback:
                 f"state {label!r} was not visited at step {step} while learning; what the policy does there depends on "
                 "declared functions, which a file does not hold: load the run with the same assumptions"
             )
+        if self._kinds and type(label) not in self._kinds:
+            like = self.space.state_labels[0]
+            raise PolicyError(f"state {label!r} cannot occur on {self.space.name!r}, whose states are like {like!r}")
+        foreign = [action for action in offered if action not in self._numbers]
+        if foreign:
+            raise PolicyError(f"{self.space.name!r} has no action {foreign[0]!r}; it has {shown(list(self._numbers))}")
         line = self.rank[min(self.space.state_number(label), len(self.rank) - 1)]
         rank = line[[self._numbers[action] for action in offered]]
         if self.forbids is not None:

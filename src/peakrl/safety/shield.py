@@ -38,7 +38,7 @@ from peakrl.spaces import ActionSet
 from peakrl.tabular import TabularModel
 from peakrl.types import Longs
 from peakrl.viability import Bools
-from peakrl.visited import label_of
+from peakrl.visited import VisitedStates, label_of
 
 StateFunction = Callable[..., Hashable]
 ON_UNSAFE = ("replace", "raise")
@@ -127,24 +127,37 @@ class Guard:
             raise PolicyError(f"action {shown(action)} is not in {self.actions.space}")
         return index
 
-    def instead(self, step: int, node: int, index: int) -> int:
-        """Return the index of the action that replaces an unsafe one, or raise."""
+    def instead(self, step: int, node: int, index: int, seen: Any = None) -> int:
+        """Return the index of the action that replaces an unsafe one, or raise; `seen` is the observation."""
         state = self.model.state_of_slot(node % self.model.num_slots)
         if self.on_unsafe == "raise":
             raise PolicyError(f"action {shown(self.labels[index])} is not safe: {self._why(step, state, index)}")
         if self.fallback is None:
             safe = np.flatnonzero(self.mask(node))
             return int(safe[np.argmin(np.abs(safe - index))])  # the first of two that are equally near
+        labels, follow = self.labels, getattr(self.fallback, "action", self.fallback)
+        if isinstance(getattr(self.fallback, "model", None), VisitedStates):  # it knows the environment's names
+            labels, named = list(self.actions.labels), self._label(seen)
+        else:
+            named = state
         if isinstance(self.fallback, Policy):
             rows = self.model.rows_of_slot(node % self.model.num_slots)
-            label = self.fallback.action(step, state, [self.model.action_of_row(row) for row in rows])
+            available = self.model.row_action[rows.start : rows.stop]
+            offered = [label for label, column in zip(labels, self.columns, strict=True) if column in available]
+            label = follow(step, named, offered)
         else:
-            label = getattr(self.fallback, "action", self.fallback)(step, state)
-        other = self.labels.index(label) if label in self.labels else -1
+            label = follow(step, named)
+        other = labels.index(label) if label in labels else -1
         if other < 0 or not self.mask(node)[other]:
             why = "it is not available" if other < 0 else self._why(step, state, other)
             raise PolicyError(f"the fallback's action {shown(label)} at step {step} is not safe either: {why}")
         return other
+
+    def _label(self, seen: Any) -> Hashable:
+        try:
+            return label_of(seen)
+        except TargetError as error:
+            raise PolicyError(f"the fallback was learned on another environment: {error}") from None
 
     def _why(self, step: int, state: Hashable, index: int) -> str:
         try:
@@ -217,6 +230,8 @@ class Lane:
         self.follows_model = follows_model
         self.node, self.step, self.replacements = NOT_BEGUN, 0, 0
         self.mask: Bools = guard.nothing
+        #: The last observation.
+        self.seen: Any = None
         #: Steps taken, and actions replaced, in all episodes.
         self.steps, self.replaced = 0, 0
         self._before: tuple[int, int] | None = None
@@ -232,7 +247,7 @@ class Lane:
             return index
         if self.node < 0:
             raise TargetError(NO_ACTION[self.node].format(self.guard.model))
-        return index if self.mask[index] else self.guard.instead(self.step, self.node, index)
+        return index if self.mask[index] else self.guard.instead(self.step, self.node, index, self.seen)
 
     def leave(self, asked: int, taken: int) -> None:
         """Note the action before it is taken; the episode counts as over if the environment then raises an error."""
@@ -254,7 +269,7 @@ class Lane:
             self.node, self.mask = WAITING, self.guard.anything
 
     def _arrive(self, observation: Any) -> None:
-        guard, step = self.guard, self.step
+        guard, step, self.seen = self.guard, self.step, observation
         if step >= guard.model.horizon:
             self.node, self.mask = BEYOND, guard.nothing
             return
@@ -411,7 +426,8 @@ def shield(
         A function from an observation, or an observation and a step, to a state of the safe set's model. By default an
         observation of integers and strings is the state itself, and environments of peakrl know their state.
     fallback
-        A policy, or a function of step and state.
+        A policy, or a function of step and state. One that was learned on an environment is asked with what that
+        shows: its observation and its actions.
     actions
         The model's names of the environment's actions, in its order; by default their indices.
 
