@@ -76,8 +76,11 @@ format: $(STAMP) ## format the code and mend what the linter can
 bench: $(STAMP) ## time the kernels, planners and learners
 	$(BIN)/python -m benchmarks
 
-reproduce experiments: $(RUN_STAMP) ## rerun the paper's experiments into results/ and draw the report (FIGURES="..." some only, FULL=1 full size)
-	$(BIN)/python -m experiments $(if $(filter-out 0,$(FULL)),--full) $(FIGURES)
+reproduce: $(RUN_STAMP) ## rerun the paper's figures 2 to 6 at full size into results/ and write results/report.html
+	$(BIN)/python -m experiments $(FIGURES)
+
+experiments: $(RUN_STAMP) ## run the experiments beyond the paper (FIGURES="..." some only, FULL=1 all seeds)
+	$(BIN)/python -m experiments $(if $(filter-out 0,$(FULL)),--full) $(or $(FIGURES),beyond)
 
 docs: $(DOCS_STAMP) ## build the documentation into docs/_build/html
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html

@@ -1,4 +1,4 @@
-"""The paper's experiments, and experiments beyond it: `python -m experiments` runs them, `make reproduce` does too.
+"""The paper's experiments (`python -m experiments`, or `make reproduce`), and those beyond it (`make experiments`).
 
 A figure is one file (figures 4 to 6 share one): its settings are data, its tasks run in worker processes, its results
 are records on disk, and it is drawn from records only. Only public names of peakrl are used here
@@ -27,16 +27,17 @@ class Experiment(NamedTuple):
     takes_arrivals: bool = False
 
 
+#: Names that stand for several experiments on the command line.
+PAPER_FIGURES = ("figure-2", "figure-3", "figure-4", "figure-5", "figure-6")
+BEYOND = ("neighbours", "efficiency", "theory", "robustness", "certificates", "assumptions")
+
 EXPERIMENTS = {
     "figure-2": Experiment("figure_2", "figure_2", "draw_figure_2", True),
     "figure-3": Experiment("figure_3", "figure_3", "draw_figure_3", True),
     "figure-4": Experiment("scheduling", "figure_4", "draw_fixed_times"),
     "figure-5": Experiment("scheduling", "figure_5", "draw_fixed_times"),
     "figure-6": Experiment("scheduling", "figure_6", "draw_figure_6"),
-    **{
-        name: Experiment(name, name, f"draw_{name}")
-        for name in ("neighbours", "efficiency", "theory", "robustness", "certificates", "assumptions")
-    },
+    **{name: Experiment(name, name, f"draw_{name}") for name in BEYOND},
 }
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from experiments import EXPERIMENTS, draw_figure, find_experiment, run_experiment
+from experiments import BEYOND, EXPERIMENTS, PAPER_FIGURES, draw_figure, find_experiment, run_experiment
 from experiments.energy import WARM_UP, load_recordings
 from experiments.page import CHECK_COLUMNS, check_cells, write_page
 from experiments.records import FigureRecord, Request
@@ -23,7 +23,10 @@ FOLDER = Path("results")
 def experiments(
     figures: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FIGURE]...", help=f"Which: {', '.join(EXPERIMENTS)}. All if none is named."),
+        typer.Argument(
+            metavar="[FIGURE]...",
+            help=f"Which: {', '.join(EXPERIMENTS)}; beyond: all that are not in the paper. By default the paper's.",
+        ),
     ] = None,
     size: Annotated[
         bool | None,
@@ -42,9 +45,10 @@ def experiments(
 ) -> None:
     """Run figures: records, tables, pictures and one page of all; what is on disk already is not computed again."""
     recorded, quick = arrivals is not None, size is True
-    for name in figures or []:
+    paper = [name for name in PAPER_FIGURES if EXPERIMENTS[name].takes_arrivals or not recorded]
+    names = [each for name in figures or paper for each in (BEYOND if name == "beyond" else (name,))]
+    for name in names:
         find_experiment(name, recorded=recorded)
-    applying = [name for name, entry in EXPERIMENTS.items() if entry.takes_arrivals or not recorded]
     # Small and recorded versions have folders of their own, so that they never replace the full results.
     folder = out or (FOLDER / "recorded" if recorded else FOLDER / "quick" if quick else FOLDER)
     request = Request(
@@ -54,7 +58,7 @@ def experiments(
     shown = []
     try:
         with local_workers(workers, prepare=WARM_UP) as engine:
-            for name in dict.fromkeys(figures or applying):
+            for name in dict.fromkeys(names):
                 record = run_experiment(name, replace(request, engine=engine))
                 shown.append(described(record, folder, draw_figure(name, folder)))
                 if not as_json:

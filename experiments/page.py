@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import cycle
 from pathlib import Path
 
-from experiments import EXPERIMENTS
+from experiments import EXPERIMENTS, PAPER_FIGURES
 from experiments.efficiency import FLOOR
 from experiments.records import PAPER, Check, FigureRecord, Row, read_figure
 from peakrl import TabularModel, compile_model
@@ -51,11 +51,47 @@ LOG_X = {"figure-6"}
 ORDERS = ("lower ", "median ", "upper ", "largest ")
 
 
+TITLE = "Peak constraints: the figures of Bai, Aggarwal and Gattami (2023), reproduced"
+LEAD = (
+    "Q. Bai, V. Aggarwal, A. Gattami: Provably Sample-Efficient Model-Free Algorithm for MDPs with Peak Constraints, "
+    "Journal of Machine Learning Research 24, 2023. Each row compares a figure with numbers read off the published one "
+    "or with exact values; the sections below draw our curves with the paper's points."
+)
+
+
 def write_page(folder: Path) -> Path:
     """Write `report.html` with a section for each figure on record and one for the theory; return the file."""
-    sections = [figure_section(read_figure(folder, name)) for name in figure_names(folder)]
-    page = Page(f"Report on {folder.resolve().name}", folder.name, [*sections, theory_section()])
-    return page.write(folder / "report.html")
+    records = [read_figure(folder, name) for name in figure_names(folder)]
+    sections = [figure_section(record) for record in records]
+    paper = [record for record in records if record.name in PAPER_FIGURES]
+    if paper:
+        sections = [summary_section(paper), *sections, theory_section()]
+    title = TITLE if paper else "Experiments beyond the paper"
+    return Page(title, folder.name, sections).write(folder / "report.html")
+
+
+def summary_section(records: list[FigureRecord]) -> Section:
+    """Return one line for each figure of the paper: how many comparisons hold, and the one that is furthest off."""
+    rows = []
+    for record in records:
+        judged = [check for check in record.checks if check.within is not None]
+        row: tuple[str | float | None, ...] = (
+            display_name(record),
+            record.title,
+            f"{sum(bool(check.within) for check in judged)} of {len(judged)}",
+        )
+        worst = max(judged, key=lambda check: abs(check.difference or 0.0), default=None)
+        row += ("", None, None, None) if worst is None else (worst.what, worst.expected, worst.ours, worst.difference)
+        rows.append(row)
+    columns = ("figure", "shows", "within tolerance", "largest difference in", "there", "ours", "difference")
+    return Section(
+        "summary", "The paper's figures", LEAD, [Table("summary-figures", "Paper and reproduction", columns, rows)]
+    )
+
+
+def display_name(record: FigureRecord) -> str:
+    """Return "Figure 2" for "figure-2"."""
+    return record.name.replace("-", " ").capitalize()
 
 
 def figure_names(folder: Path) -> list[str]:
@@ -74,8 +110,7 @@ def figure_section(record: FigureRecord) -> Section:
     charts = [chart for variant in record.variants for chart in variant_charts(record, variant)]
     tables = [check_table(record), *order_tables(record)]
     settings = settings_table(f"{record.name}-settings", "Settings", record.settings)
-    name = record.name.replace("-", " ").capitalize()
-    return Section(record.name, f"{name}: {record.title}", lead, [*charts, *tables, settings], badge)
+    return Section(record.name, f"{display_name(record)}: {record.title}", lead, [*charts, *tables, settings], badge)
 
 
 def check_table(record: FigureRecord) -> Table:

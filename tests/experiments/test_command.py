@@ -12,8 +12,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from experiments import figure_3, scheduling
+from experiments import BEYOND, PAPER_FIGURES, figure_3, scheduling
+from experiments import __main__ as command
 from experiments.__main__ import experiments, legible
+from helpers.report_pages import figure_record
 from peakrl import PeakError
 
 Run = Callable[..., tuple[int, str]]
@@ -79,6 +81,20 @@ def test_recorded_arrivals_are_read_from_a_file(run: Run, tmp_path: Path, monkey
     assert code in (0, 1)  # two thousand episodes need not be enough
     assert figure["settings"]["sequences"] == 2
     assert (tmp_path / "results" / "recorded" / "figure-3.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("names", "figures"),
+    [((), PAPER_FIGURES), (("beyond",), BEYOND), (("figure-4", "figure-4"), ("figure-4",))],
+)
+def test_the_paper_is_the_default_and_one_word_names_the_rest(
+    run: Run, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], figures: tuple[str, ...]
+) -> None:
+    ran: list[str] = []
+    monkeypatch.setattr(command, "run_experiment", lambda name, request: ran.append(name) or figure_record())
+    monkeypatch.setattr(command, "draw_figure", lambda name, folder: [])
+    run(*names, "--workers", "1")
+    assert tuple(ran) == figures
 
 
 @pytest.mark.parametrize(

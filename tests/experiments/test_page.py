@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,22 @@ def taken(results: Path) -> Taken:
 def test_a_page_has_the_figures_on_record_and_the_theory(results: Path, taken: Taken) -> None:
     assert figure_names(results) == ["figure-2"]
     assert {"figure-2-checks", "theory-plan", "theory-slack"} <= set(taken.tables)
+
+
+def test_the_page_opens_with_the_paper_and_the_largest_difference_of_each_figure(results: Path, taken: Taken) -> None:
+    assert "Bai, Aggarwal and Gattami" in (results / "report.html").read_text()
+    head, row = taken.tables["summary-figures"]
+    judged = [check for check in figure_record().checks if check.within is not None]
+    worst = max(judged, key=lambda check: abs(check.difference or 0.0))
+    assert row[head.index("within tolerance")] == "1 of 2"
+    assert (row[3], row[5]) == (worst.what, repr(worst.ours))
+
+
+def test_a_page_without_figures_of_the_paper_does_not_name_it(tmp_path: Path) -> None:
+    replace(figure_record(), name="theory").write(tmp_path)
+    text = write_page(tmp_path).read_text()
+    assert "Bai, Aggarwal" not in text
+    assert "summary-figures" not in Taken(text).tables
 
 
 def test_the_comparison_of_a_figure_has_every_digit_of_its_record(results: Path, taken: Taken) -> None:
