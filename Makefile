@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 VENV := .venv
-BIN := $(VENV)/bin
+BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 STAMP := $(VENV)/.installed
 RUN_STAMP := $(VENV)/.installed-to-run
 DOCS_STAMP := $(VENV)/.installed-docs
@@ -13,6 +13,8 @@ DOCS_STAMP := $(VENV)/.installed-docs
 # The first of these that really runs (a version manager's shim may exist without its Python).
 PYTHON ?= $(shell for name in python3.11 python3; do "$$name" -c '' 2>/dev/null && { echo "$$name"; break; }; done)
 WORKERS ?= 2
+# The versions to install; another file tries others.
+CONSTRAINTS ?= constraints.txt
 FIGURES ?=
 # FULL=1: all seeds and episodes of the experiments that take long.
 FULL ?=
@@ -29,7 +31,7 @@ help: ## list the targets
 
 setup: $(STAMP) ## create .venv and install peakrl with its development tools
 
-$(BIN)/python:
+$(VENV)/created:
 	@test -n "$(PYTHON)" || { echo "peakrl needs Python 3.11 or newer, and neither python3.11 nor python3 runs." \
 		"On Debian or Ubuntu: apt install python3 python3-venv" >&2; exit 1; }
 	@"$(PYTHON)" -c '' 2>/dev/null || { echo "'$(PYTHON)' does not run. Name another Python: make PYTHON=..." >&2; exit 1; }
@@ -39,21 +41,22 @@ $(BIN)/python:
 		echo "'$(PYTHON)' cannot create virtual environments: ensurepip is missing." \
 		"On Debian or Ubuntu: apt install python3-venv (or $$("$(PYTHON)" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'))" >&2; exit 1; }
 	"$(PYTHON)" -m venv $(VENV)
+	@touch $@
 
-$(STAMP): pyproject.toml constraints.txt | $(BIN)/python
+$(STAMP): pyproject.toml $(CONSTRAINTS) | $(VENV)/created
 	@echo "installing peakrl with its development tools into $(VENV); this takes some minutes the first time"
-	$(BIN)/python -m pip install -q --no-compile -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install -q --no-compile -c $(CONSTRAINTS) -e '.[dev]'
 	@touch $@ $(RUN_STAMP)
 
 # What reproducing needs, without the tools for tests and checks.
-$(RUN_STAMP): pyproject.toml constraints.txt | $(BIN)/python
+$(RUN_STAMP): pyproject.toml $(CONSTRAINTS) | $(VENV)/created
 	@echo "installing peakrl into $(VENV); this takes a minute or two the first time"
-	$(BIN)/python -m pip install -q --no-compile -c constraints.txt -e .
+	$(BIN)/python -m pip install -q --no-compile -c $(CONSTRAINTS) -e .
 	@touch $@
 
 $(DOCS_STAMP): $(STAMP)
 	@echo "installing what the documentation is built with"
-	$(BIN)/python -m pip install -q --no-compile -c constraints.txt -e '.[docs]'
+	$(BIN)/python -m pip install -q --no-compile -c $(CONSTRAINTS) -e '.[docs]'
 	@touch $@
 
 # A file's tests stay in one process: what they share, compiled kernels above all, is then made once.
@@ -88,7 +91,7 @@ docs: $(DOCS_STAMP) ## build the documentation into docs/_build/html
 	@echo "docs/_build/html/index.html"
 
 maskable-ppo: $(STAMP) ## train and certify a network behind a shield (installs torch, which is large)
-	$(BIN)/python -m pip install -q --no-compile -c constraints.txt -c constraints-sb3.txt -e '.[sb3]'
+	$(BIN)/python -m pip install -q --no-compile -c $(CONSTRAINTS) -c constraints-sb3.txt -e '.[sb3]'
 	$(BIN)/python docs/examples/maskable_ppo.py
 
 clean: ## remove caches and builds; .venv and results stay
