@@ -52,6 +52,7 @@ __all__ = [
     "rollout",
     "safe_set",
     "shield",
+    "show",
     "simulate",
     "solve",
     "solve_cmdp",
@@ -86,6 +87,7 @@ _HOMES = {
         "planning": ("Solution", "solve", "solve_cmdp"),
         "policy.tables": ("Policy",),
         "problem": ("Outcome", "Problem"),
+        "report.graph": ("show",),
         "report.page": ("write_report",),
         "safety.safe_set": ("SafeSet", "safe_set"),
         "safety.shield": ("shield",),
@@ -118,6 +120,7 @@ if TYPE_CHECKING:
     from peakrl.planning import Solution, solve, solve_cmdp
     from peakrl.policy.tables import Policy
     from peakrl.problem import Outcome, Problem
+    from peakrl.report.graph import show
     from peakrl.report.page import write_report
     from peakrl.safety.safe_set import SafeSet, safe_set
     from peakrl.safety.shield import shield
