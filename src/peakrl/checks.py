@@ -9,9 +9,10 @@ A check returns the value in its plain form or raises `error` with the message
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -288,3 +289,15 @@ def real(value: Any) -> float:
         return float(value)
     except (TypeError, ValueError, OverflowError):
         return math.nan
+
+
+def required_arguments(function: Callable[..., Any]) -> int | None:
+    """Return how many positional arguments a function requires; None if it takes any number, or does not say."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some built-in functions have no signature
+        return None
+    if any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in parameters):
+        return None
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(each.kind in positional and each.default is inspect.Parameter.empty for each in parameters)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from peakrl.checks import shown
-from peakrl.errors import SettingsError, TargetError
+from peakrl.errors import PolicyError, SettingsError, TargetError
 
 #: Largest number of actions for which tables are reasonable.
 MOST_ACTIONS = 1_000_000
@@ -21,19 +21,23 @@ ActionNumbers = tuple[int, ...]
 
 def check_observation_space(space: Any) -> None:
     """Raise unless every observation of the space has a label."""
+    part = unlabelled_part(space)
+    if part is not None:
+        raise SettingsError(
+            f"the observation space holds a {part}; peakrl learns tables, so it must be made of Discrete, "
+            "MultiDiscrete, MultiBinary and Text (a wrapper can round or bin what is continuous)"
+        )
+
+
+def unlabelled_part(space: Any) -> str | None:
+    """Return the type of a part of the space whose observations have no label; None if there is none."""
     from gymnasium import spaces
 
-    if isinstance(space, spaces.Tuple):
-        for part in space.spaces:
-            check_observation_space(part)
-    elif isinstance(space, spaces.Dict):
-        for part in space.spaces.values():
-            check_observation_space(part)
-    elif not isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary | spaces.Text):
-        raise SettingsError(
-            f"the observation space holds a {type(space).__name__}; peakrl learns tables, so it must be made of "
-            "Discrete, MultiDiscrete, MultiBinary and Text (a wrapper can round or bin what is continuous)"
-        )
+    if isinstance(space, spaces.Tuple | spaces.Dict):
+        parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+        return next(filter(None, map(unlabelled_part, parts)), None)
+    listed = isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary | spaces.Text)
+    return None if listed else type(space).__name__
 
 
 def space_size(space: Any) -> int:
@@ -110,10 +114,12 @@ class ActionSet:
             return label
         return np.array(label, self.space.dtype).reshape(self.space.shape)
 
-    def index(self, label: Hashable) -> int:
-        """Return the number of the action with a label; -1 if there is none."""
+    def index(self, label: Any) -> int:
+        """Return the number of an action, a label or as the environment takes it; -1 if there is none."""
         if not self._index:
             self._index = {known: index for index, known in enumerate(self.labels)}
+        if isinstance(label, np.ndarray) and label.dtype.kind in "biu":  # as the environment takes it
+            label = label.item() if self.sizes is None and label.size == 1 else tuple(label.ravel().tolist())
         try:
             return self._index.get(label, -1)
         except TypeError:
@@ -161,3 +167,30 @@ class ActionSet:
                 f'info["action_mask"] is {shown(mask)}; it must hold a 0 or a 1 for each of the {size} actions'
             )
         return array.astype(np.bool_)
+
+
+class UnnumberedActions(ActionSet):
+    """The actions of a Box: each is its own number, and all are available."""
+
+    def __init__(self, space: Any) -> None:
+        self.space, self.sizes, self.labels = space, (), ()
+        #: The action of idle lanes.
+        self.everything: Any = (np.clip(np.zeros(space.shape), space.low, space.high).astype(space.dtype),)
+
+    def value(self, index: Any) -> Any:
+        """Return the action itself."""
+        return index
+
+    def index(self, label: Any) -> Any:
+        """Return the action as the space has it, or raise."""
+        action = np.asarray(label, self.space.dtype)
+        if not self.space.contains(action):
+            raise PolicyError(f"the policy takes {shown(label)}, which is not in {self.space}")
+        return action
+
+
+def actions_of(space: Any) -> ActionSet:
+    """Return the actions of a space, numbered or not."""
+    from gymnasium import spaces
+
+    return UnnumberedActions(space) if isinstance(space, spaces.Box) else ActionSet(space)

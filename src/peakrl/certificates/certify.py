@@ -90,9 +90,11 @@ def certify(
 
     On a model everything is exact, unless `episodes` is given. On an environment `episodes` (default 10,000) fresh
     episodes give bounds that hold together except with `failure_probability`; with an `epsilon` sampling stops as soon
-    as the certificate holds. `policy` is one of ours, or any function
-    (step, state, actions) -> action, also one that was trained elsewhere. It must be fixed before, and must not
-    be selected by its certificate: each certificate has its own failure probability.
+    as the certificate holds. `policy` is one of ours or any function (step, state, actions) -> action; on an
+    environment, whose observations and actions may be continuous, also any function observation -> action, or a model
+    of Stable-Baselines3 (`predict`). It must be fixed before, and must not be selected by its certificate: each
+    certificate has its own failure probability. Behind a shield it may ask for unsafe actions; the certificate is
+    about both together.
 
     `seed` makes the episodes repeatable; by default it is drawn from the system. `unknown` decides on an environment
     in states that were not visited while learning, as for `simulate`: the certificate is about the policy with

@@ -50,8 +50,8 @@ def policy_evidence(policy: AnyPolicy) -> Part:
     return {"policy": stored.plain}, {f"policy.{name}": array for name, array in stored.arrays.items()}
 
 
-#: A policy from elsewhere: which of the available actions to take.
-AnyRule = Callable[[int, Any, Sequence[Hashable]], Hashable]
+#: A policy from elsewhere: which of the available actions to take; on environments also a function of the observation.
+AnyRule = Callable[..., Any]
 #: Separates these episodes from those of a learner or a simulation with the same seed.
 STREAM = 0x6365727469667900
 
@@ -161,7 +161,8 @@ def followed(model: TabularModel, rule: AnyRule, words: Words) -> tuple[float, f
 def ask(rule: AnyRule, step: int, state: Any, actions: Sequence[Hashable]) -> Hashable:
     """Return the action of a function; add step and state to its errors."""
     try:
-        return rule(step, state, actions)
+        action: Hashable = rule(step, state, actions)
+        return action
     except Exception as error:  # of user code: add where it happened
         error.add_note(f"the policy raised this for step {step}, state {state!r}, actions {actions!r}")
         raise
@@ -230,7 +231,24 @@ class EnvironmentEpisodes(Episodes):
             rooms = ", ".join(f"{room:g}" for room in rules.constraints.tolerances or ())
             forgiven = f"a constraint counts as satisfied down to {rooms} below 0, as declared"
         best = "nothing is known of the optimum but the largest possible return"
-        return (*same_for_all(episodes), rewards, *filter(None, [limits, forgiven, self._filled()]), optimum or best)
+        more = (limits, forgiven, self._filled(), self._decided(), self._shielded())
+        return (*same_for_all(episodes), rewards, *filter(None, more), optimum or best)
+
+    def _decided(self) -> str | None:
+        """Return what is assumed of a policy from elsewhere."""
+        if isinstance(self._policy, Exported):
+            return None
+        how = ", which is predict(observation, deterministic=True)," if hasattr(self._policy, "predict") else ""
+        return f"the policy{how} remembers nothing of an episode in the next"
+
+    def _shielded(self) -> str | None:
+        """Return how often a shield replaced the action of the policy, if there is one."""
+        if self._fallback.replaced is None:
+            return None
+        return (
+            f"the policy acts behind a shield, which replaced its action at {self._fallback.replaced:,} steps: nothing "
+            "is claimed of the policy without it"
+        )
 
     def _filled(self) -> str | None:
         """Return what is done in states that the policy does not know, if any occurred."""

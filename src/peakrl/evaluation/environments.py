@@ -3,6 +3,9 @@
 A learned policy knows the states that were visited while learning. In any other state its own fallback decides (that of
 the certified learner), or `unknown`: an error (`"raise"`), a random available action (`"random"`), or a function of the
 user.
+
+Policies from elsewhere are functions of the observation, functions of (step, state, actions), or have the method
+`predict` of Stable-Baselines3. Behind a shield they may select any action: it replaces unsafe ones.
 """
 
 from __future__ import annotations
@@ -12,15 +15,19 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
+from peakrl.checks import required_arguments
 from peakrl.errors import PeakError, PolicyError, SettingsError, TargetError, UnknownStateError
 from peakrl.gym.adapter import LaneError, Lanes, Observed, Rules, Step, is_environment
 from peakrl.policy.mixture import AnyPolicy, AveragedPolicy
 from peakrl.policy.tables import Policy
 from peakrl.problem import violation_of
+from peakrl.spaces import UnnumberedActions
 from peakrl.types import Floats
 
-#: The action at a step in a state, given the available actions.
-Rule = Callable[[int, Any, Sequence[Hashable]], Hashable]
+#: The action at a step in a state, given the available actions; or the action for an observation.
+Rule = Callable[[int, Any, Sequence[Hashable]], Hashable] | Callable[[Any], Any]
+#: The action at a step, for what is observed, given the available actions.
+Decide = Callable[[int, Observed, Sequence[Hashable]], Any]
 #: What to do in a state that the policy does not know.
 Unknown = Literal["raise", "random"] | Rule
 #: Streams of random numbers: resets of the environment, draws of the policy, draws in unknown states. A learner with
@@ -31,8 +38,8 @@ RESETS, DRAWS, UNKNOWN_STATES = 0x72657365, 0x64726177, 0x756E6B6E
 class Walk:
     """An episode in progress."""
 
-    def __init__(self, number: int, rule: Rule) -> None:
-        self.number, self.rule = number, rule
+    def __init__(self, number: int, decide: Decide) -> None:
+        self.number, self.decide = number, decide
         self.step = 0
         self.seen: Observed | None = None
 
@@ -46,7 +53,9 @@ class Fallback:
                 f'unknown must be "raise", "random" or a function (step, state, actions) -> action, not {unknown!r}'
             )
         self.uses = 0
-        self._rule = self._drawn if unknown == "random" else None if unknown == "raise" else unknown
+        #: How often a shield replaced the action of the policy; None: there is no shield.
+        self.replaced: int | None = None
+        self._rule: Any = self._drawn if unknown == "random" else None if unknown == "raise" else unknown
         self._generator = np.random.default_rng(stream(seed, UNKNOWN_STATES))
 
     def decide(self, step: int, state: Any, actions: Sequence[Hashable], error: UnknownStateError) -> Hashable:
@@ -54,7 +63,8 @@ class Fallback:
         if self._rule is None:
             raise error
         self.uses += 1
-        return self._rule(step, state, actions)
+        action: Hashable = self._rule(step, state, actions)
+        return action
 
     def _drawn(self, step: int, state: Any, actions: Sequence[Hashable]) -> Hashable:
         return actions[int(self._generator.integers(len(actions)))]
@@ -156,7 +166,9 @@ def environment_rollout(env: Any, policy: AnyPolicy | Rule, seed: int, unknown: 
 def record_of(lanes: Lanes, step: int, seen: Observed, index: int | None, event: Step) -> tuple[Any, ...]:
     """Return (step, state, action, reward, constraints, next state) of a step."""
     following = None if event.following is None else event.following.state
-    return step, seen.state, lanes.rules.actions.labels[index or 0], event.reward, event.constraints, following
+    actions = lanes.rules.actions
+    action = index if isinstance(actions, UnnumberedActions) else actions.labels[index or 0]
+    return step, seen.state, action, event.reward, event.constraints, following
 
 
 def lanes_of(env: Any) -> Lanes:
@@ -168,22 +180,38 @@ def lanes_of(env: Any) -> Lanes:
     return adapt(env, needs_range=False)
 
 
-def rule_for_episode(policy: AnyPolicy | Rule, generator: np.random.Generator) -> Rule:
+def rule_for_episode(policy: Any, generator: np.random.Generator) -> Decide:
     """Return the rule of one episode; a mixture draws one of its policies."""
     if isinstance(policy, AveragedPolicy):
         mixture, episode = policy, policy.reset(generator)
-        return lambda step, state, actions: mixture.action_in(episode, step, state)
+        return lambda step, seen, actions: mixture.action_in(episode, step, seen.state)
     if isinstance(policy, Policy):
-        return policy.action
+        return lambda step, seen, actions: policy.action(step, seen.state, actions)
     if hasattr(policy, "action") and hasattr(policy, "reset"):
         policy.reset(generator)
-        decide = policy.action
-        return lambda step, state, actions: decide(step, state)
+        return lambda step, seen, actions: policy.action(step, seen.state)
+    if hasattr(policy, "predict"):
+        return predicted(policy.predict)
     if not callable(policy):
         raise PolicyError(
-            f"{policy!r} is neither a policy, such as run.policy, nor a function (step, state, actions) -> action"
+            f"{policy!r} is neither a policy, such as run.policy, nor a function observation -> action or "
+            "(step, state, actions) -> action"
         )
-    return policy
+    if required_arguments(policy) == 1:
+        return lambda step, seen, actions: policy(seen.observation)
+    return lambda step, seen, actions: policy(step, seen.state, actions)
+
+
+def predicted(predict: Callable[..., Any]) -> Decide:
+    """Return the rule of a model of Stable-Baselines3 for one episode; recurrent ones have a memory."""
+    memory = None
+
+    def decide(step: int, seen: Observed, actions: Sequence[Hashable]) -> Any:
+        nonlocal memory
+        action, memory = predict(seen.observation, memory, deterministic=True)
+        return action
+
+    return decide
 
 
 def show(walk: Walk | None, seen: Observed | None) -> None:
@@ -198,7 +226,12 @@ def choose(lanes: Lanes, walk: Walk | None, fallback: Fallback) -> int | None:
         return None
     action = asked(lanes, walk, walk.seen, fallback)
     index = lanes.rules.actions.index(action)
-    if index not in walk.seen.offer:
+    if isinstance(lanes.rules.actions, UnnumberedActions):
+        return index
+    available = index in walk.seen.offer
+    if walk.seen.shielded and index >= 0:
+        fallback.replaced = (fallback.replaced or 0) + (not available)
+    elif not available:
         raise PolicyError(
             f"episode {walk.number + 1}, step {walk.step}: the policy takes {action!r} in state {walk.seen.state!r}, "
             "where the environment does not offer it"
@@ -206,12 +239,13 @@ def choose(lanes: Lanes, walk: Walk | None, fallback: Fallback) -> int | None:
     return index
 
 
-def asked(lanes: Lanes, walk: Walk, seen: Observed, fallback: Fallback) -> Hashable:
+def asked(lanes: Lanes, walk: Walk, seen: Observed, fallback: Fallback) -> Any:
     """Return the action of the policy; add step and state to the errors of a user's function."""
-    actions = tuple(lanes.rules.actions.labels[index] for index in seen.offer)
+    labels = lanes.rules.actions.labels
+    actions = tuple(labels[index] for index in seen.offer) if labels else ()
     try:
         try:
-            return walk.rule(walk.step, seen.state, actions)
+            return walk.decide(walk.step, seen, actions)
         except UnknownStateError as error:
             return fallback.decide(walk.step, seen.state, actions, error)
     except PeakError:

@@ -26,7 +26,7 @@ class RolloutStep(NamedTuple):
 
     #: Counted from 0.
     step: int
-    #: The state at its begin.
+    #: The state at its begin; the observation if it is not made of whole numbers and words.
     state: Hashable
     #: The action of the policy.
     action: Hashable
@@ -43,7 +43,7 @@ class RolloutStep(NamedTuple):
         return violation_of(self.constraints)
 
 
-def rollout(target: Any, policy: AnyPolicy, *, seed: int = 0, unknown: Unknown = "random") -> list[RolloutStep]:
+def rollout(target: Any, policy: Any, *, seed: int = 0, unknown: Unknown = "random") -> list[RolloutStep]:
     """Follow `policy` for one episode on `target`, a model, a `Problem` or an environment, and return its steps.
 
     Equal seeds give equal episodes: the first that `simulate` follows with the same seed. `unknown` decides as for

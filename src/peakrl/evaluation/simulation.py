@@ -36,7 +36,7 @@ from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Ints, Layout, Longs, Payoffs, Sampler
 
 if TYPE_CHECKING:
-    from peakrl.evaluation.environments import Unknown
+    from peakrl.evaluation.environments import Rule, Unknown
 
 
 @loop
@@ -179,7 +179,7 @@ def show(interval: Interval) -> str:
 
 def simulate(
     target: Any,
-    policy: AnyPolicy,
+    policy: AnyPolicy | Rule,
     *,
     episodes: int,
     seed: int = 0,
@@ -187,6 +187,10 @@ def simulate(
     unknown: Unknown = "random",
 ) -> Simulation:
     """Follow `policy` for `episodes` episodes on `target`: a model, a `Problem` or an environment.
+
+    On an environment, whose observations and actions may be continuous, `policy` may also be a function
+    observation -> action or (step, state, actions) -> action, or a model of Stable-Baselines3 (`predict`,
+    deterministic); behind a shield it may ask for any action.
 
     Equal seeds give equal episodes. In a state that was not visited while learning on an environment, the fallback of
     the policy decides if it has one (that of the certified learner), else `unknown`: `"random"` draws an available

@@ -45,8 +45,13 @@ def episode_seed(seed: int, episode: int) -> int:
 class Observed(NamedTuple):
     """A state and the numbers of its available actions."""
 
+    #: The label of the observation; a copy of it in spaces without labels.
     state: State
     offer: ActionNumbers
+    #: As the environment returned it, until its next step.
+    observation: Any = None
+    #: A shield takes other actions as well, and replaces them.
+    shielded: bool = False
 
 
 class Step(NamedTuple):
@@ -101,6 +106,8 @@ class Rules:
     stationary: bool
     #: Are observations declared to be states, by their number? Only then can observations prove infeasibility.
     observes_states: bool = False
+    #: Has every observation a label? Learning needs it.
+    labelled: bool = True
     #: Action of idle lanes in an initial state; None: the first available action.
     idle: Callable[[Observed], int] | None = None
 
@@ -115,19 +122,23 @@ class Rules:
     def seen(self, observation: Any, info: dict[str, Any]) -> Observed:
         """Return the state and the available actions."""
         if type(observation) not in NUMBERS or "action_mask" in info:
-            return self._checked(observation, info.get("action_mask"))
+            return self._checked(observation, info)
         known = self._numbered.get(observation)
         if known is None:
-            known = self._numbered[int(observation)] = self._checked(observation, None)
+            known = self._numbered[int(observation)] = self._checked(observation, info)
         return known
 
-    def _checked(self, observation: Any, mask: Any) -> Observed:
+    def _checked(self, observation: Any, info: dict[str, Any]) -> Observed:
+        offer, shielded = self.actions.offer(info.get("action_mask")), "shield_replacements" in info
+        if not self.labelled:
+            observation = kept(observation)
+            return Observed(observation, offer, observation, shielded)
         state = label_of(observation)
         if state not in self._known:
             if not self.observation_space.contains(observation):
                 raise TargetError(f"the observation {shown(observation)} is not in {self.observation_space}")
             self._known.add(state)
-        return Observed(state, self.actions.offer(mask))
+        return Observed(state, offer, observation, shielded)
 
     def seen_last(self, observation: Any, info: dict[str, Any], *, terminated: bool) -> Observed | None:
         """Return the last state of an episode; None if it has no available action."""

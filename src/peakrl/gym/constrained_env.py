@@ -27,7 +27,7 @@ from peakrl.errors import SettingsError
 from peakrl.gym.adapter import MOST_STATES, Lanes, Rules, SingleLane, five_values, kept
 from peakrl.gym.constraints import ConstraintFunction, ConstraintReader, Transition, cost_of
 from peakrl.gym.vector import VectorLanes, autoreset_mode, lane_info
-from peakrl.spaces import ActionSet, check_observation_space, space_size
+from peakrl.spaces import ActionSet, actions_of, check_observation_space, space_size, unlabelled_part
 
 #: What `metadata["peakrl"]` may contain beside the arguments of `ConstrainedEnv`: S of the bonus formulas, and True if
 #: nothing depends on the step.
@@ -195,15 +195,17 @@ def metadata_of(env: Any, rules: Rules, declared: dict[str, Any]) -> dict[str, A
 # Lanes --------------------------------------------------------------------------------------------------------------
 
 
-def adapt(env: Any, *, needs_range: bool = True) -> Lanes:
+def adapt(env: Any, *, needs_range: bool = True, learns: bool = False) -> Lanes:
     """Return the lanes of an environment for training and simulation; raise if it does not declare what they need.
+
+    Only what `learns` tables needs observations and actions that can be listed.
 
     The lanes of a `ConstrainedEnv` step what is inside of it, so that `info` need not be written and read.
     """
     declared: dict[str, Any] = {}
     if isinstance(env, ConstrainedEnv | ConstrainedVectorEnv):
         env, declared = env.env, env.declared
-    rules = rules_of(env, declared, needs_range=needs_range)
+    rules = rules_of(env, declared, needs_range=needs_range, learns=learns)
     return VectorLanes(env, rules) if is_vector(env) else SingleLane(env, rules)
 
 
@@ -212,7 +214,7 @@ def is_vector(env: Any) -> bool:
     return hasattr(env, "num_envs") and hasattr(env, "single_action_space")
 
 
-def rules_of(env: Any, declared: dict[str, Any], *, needs_range: bool = True) -> Rules:
+def rules_of(env: Any, declared: dict[str, Any], *, needs_range: bool = True, learns: bool = False) -> Rules:
     """Return the checked declarations of an environment; `declared` comes before its own."""
     vector, metadata = is_vector(env), getattr(env, "metadata", None)
     own = metadata.get("peakrl", {}) if isinstance(metadata, dict) else {}
@@ -220,7 +222,10 @@ def rules_of(env: Any, declared: dict[str, Any], *, needs_range: bool = True) ->
         raise SettingsError(f'metadata["peakrl"] of the environment is {shown(own)}; it must be a dict')
     own = {**given(**own), **declared}
     space = env.single_observation_space if vector else env.observation_space
-    check_observation_space(space)
+    action_space = env.single_action_space if vector else env.action_space
+    labelled = unlabelled_part(space) is None
+    if learns:
+        check_observation_space(space)
     horizon = own.get("horizon", getattr(getattr(env, "spec", None), "max_episode_steps", None))
     refuse_missing(env, own | given(horizon=horizon), needs_range)
     function, bounds, tolerances = own.get("constraint"), own.get("constraint_bounds"), own.get("constraint_tolerances")
@@ -238,15 +243,16 @@ def rules_of(env: Any, declared: dict[str, Any], *, needs_range: bool = True) ->
         rewards = check_range(own["reward_range"], "reward_range", error=SettingsError)
     return Rules(
         name=name_of(env),
-        actions=ActionSet(env.single_action_space if vector else env.action_space),
+        actions=ActionSet(action_space) if learns else actions_of(action_space),
         observation_space=space,
         horizon=check_count(horizon, "horizon", 1, 2**31 - 1),
         reward_range=rewards,
         constraints=ConstraintReader(function, bounds, tolerances, len(names) or None),
         constraint_names=names,
-        states=states_of(own.get("states"), space),
+        states=states_of(own.get("states"), space if labelled else None),
         stationary=own.get("stationary") is True,
         observes_states=own.get("states") is not None,
+        labelled=labelled,
     )
 
 
@@ -282,8 +288,8 @@ def name_of(env: Any) -> str:
 
 
 def states_of(declared: Any, space: Any) -> int | None:
-    """Return S of the bonus formulas: declared, or the size of the observation space; None if it is too large."""
+    """Return S of the bonus formulas: declared, or the size of the space; None if it has none or it is too large."""
     if declared is None:
-        size = space_size(space)
+        size = MOST_STATES + 1 if space is None else space_size(space)
         return size if size <= MOST_STATES else None
     return check_count(declared, "states", 1, MOST_STATES)

@@ -18,7 +18,6 @@ end of an episode only resets the lane; it is passed on, and its mask is all 1.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -29,7 +28,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import iterate
 from numpy.typing import NDArray
 
-from peakrl.checks import check_choice, shown
+from peakrl.checks import check_choice, required_arguments, shown
 from peakrl.errors import PeakError, PolicyError, SettingsError, TargetError
 from peakrl.policy.tables import Policy
 from peakrl.safety.safe_set import SafeSet
@@ -192,14 +191,8 @@ def with_step(function: Any) -> StateFunction:
     """Return a function of observation and step from one of the observation alone or of both."""
     if not callable(function):
         raise SettingsError(f"state_of is {function!r}; it must be a function (observation) or (observation, step)")
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # some built-in functions have no signature
-        return lambda observation, step: function(observation)
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    needed = [each for each in parameters if each.kind in positional and each.default is inspect.Parameter.empty]
     both: StateFunction = function
-    return both if len(needed) >= 2 else lambda observation, step: function(observation)
+    return both if (required_arguments(function) or 0) >= 2 else lambda observation, step: function(observation)
 
 
 def own_model(environment: Any) -> TabularModel | None:

@@ -162,7 +162,7 @@ def prepared(target: Any, *, progress: bool = False) -> TabularModel | Lanes:
         )
     from peakrl.gym.constrained_env import adapt
 
-    return adapt(target)
+    return adapt(target, learns=True)
 
 
 # Checks -------------------------------------------------------------------------------------------------------------
