@@ -57,8 +57,8 @@ def test_one_place_says_what_is_too_large_and_then_the_most_reward_stands_for_th
 
 def test_an_averaged_policy_that_is_too_large_is_told_from_the_history(run, monkeypatch):
     exact = RunAnalysis.of(run).metrics["averaged_policy"]
-    monkeypatch.setattr(limits, "FEW_CHANGES", 0)
-    told = RunAnalysis.of(run, at_once=True).metrics["averaged_policy"]
+    monkeypatch.setattr(limits, "MOST_CHANGES", 0)
+    told = RunAnalysis.of(run).metrics["averaged_policy"]
     assert told.violation_probability is None
     assert told.value == pytest.approx(exact.value)
     assert told.violation == pytest.approx(exact.violation)

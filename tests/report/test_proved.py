@@ -1,4 +1,4 @@
-"""What a certified learner has proved, as it goes on: history, page, TensorBoard and progress line agree."""
+"""What a certified learner has proved, as it goes on: history, page and progress line agree."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from helpers import certified_problems as problems
-from helpers.event_files import logged
 from helpers.model_environment import ModelEnvironment
 from peakrl import Assumptions, LearningRun, Policy, compile_model, evaluate, learn, resume, solve
 from peakrl.learners import Certified, SafeQ
@@ -89,28 +88,12 @@ def test_a_page_that_is_built_on_the_way_has_the_curve_so_far(run: LearningRun) 
 
     def watch(moment: RunView) -> None:
         if moment.episodes > 300 and not charts:
-            charts.extend(proof_chart(RunAnalysis.of(moment.run(), at_once=True)))
+            charts.extend(proof_chart(RunAnalysis.of(moment.run())))
 
     learn(MODEL, SETTINGS, episodes=100_000, seed=1, watch=watch, history="none", average=False)
     assert run.proof_history is not None
     assert charts
     assert list(charts[0].series[0].x) == run.proof_history.episode[: len(charts[0].series[0].x)].tolist()
-
-
-def test_tensorboard_is_told_once_of_each_review(run: LearningRun, tmp_path: Path) -> None:
-    pytest.importorskip("tensorboardX", reason="tensorboardX is not installed: no log to try")
-    from peakrl.report.event_log import EventLog
-
-    log = EventLog(tmp_path)
-    learn(MODEL, SETTINGS, episodes=100_000, seed=1, watch=log.watch)
-    log.close()
-    told = logged(tmp_path)
-    proved = run.proof_history
-    assert proved is not None
-    finite = np.isfinite(proved.gap)
-    assert list(told["certified/gap"]) == proved.episode[finite].tolist()
-    assert np.allclose(list(told["certified/gap"].values()), proved.gap[finite])
-    assert np.allclose(list(told["certified/true_gap"].values()), solve(MODEL).value - proved.value)
 
 
 @pytest.mark.parametrize("on", ["model", "environment"])

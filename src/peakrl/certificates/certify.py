@@ -47,9 +47,9 @@ from peakrl.policy.tables import Policy, StochasticPolicy, simplest_policy
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats
 
-#: Limits of what is computed without a request: outcomes for the optimum (about a second), changes times nodes for an
-#: averaged policy (some seconds), and the same at once.
-MOST_OUTCOMES, MOST_CHANGES, FEW_CHANGES = 5e8, 5e9, 5e7
+#: Limits of what is computed without a request: outcomes for the optimum (about a second), and changes times nodes for
+#: an averaged policy (some seconds).
+MOST_OUTCOMES, MOST_CHANGES = 5e8, 5e9
 #: The policy explorer has tables of this many nodes at most.
 MOST_NODES = 50_000_000
 
@@ -59,9 +59,9 @@ def can_solve(model: TabularModel) -> bool:
     return model.num_outcomes + model.num_entries <= MOST_OUTCOMES
 
 
-def can_average(policy: AveragedPolicy, *, at_once: bool = False) -> bool:
-    """Return whether an averaged policy is quick to evaluate; with `at_once`, very quick."""
-    return policy.num_changes * policy.model.num_nodes <= (FEW_CHANGES if at_once else MOST_CHANGES)
+def can_average(policy: AveragedPolicy) -> bool:
+    """Return whether an averaged policy is quick to evaluate."""
+    return policy.num_changes * policy.model.num_nodes <= MOST_CHANGES
 
 
 def can_explore(model: TabularModel) -> bool:

@@ -7,7 +7,7 @@ import shlex
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +20,7 @@ from peakrl.errors import SettingsError, StorageError
 if TYPE_CHECKING:
     from peakrl.certificates.certificate import Certificate
     from peakrl.gym.env_spec import LearningTarget
-    from peakrl.report.live import LiveView
-    from peakrl.training.run import LearningRun, RunView, Watch
+    from peakrl.training.run import LearningRun, RunView
     from peakrl.training.spec_file import ProblemFile
 
 PROOF_LINES = 12
@@ -43,9 +42,6 @@ def train(
     checkpoint: Path | None = None,
     checkpoint_every: int | None = None,
     overwrite: bool = False,
-    live: bool = False,
-    port: int | None = None,
-    tensorboard: Path | None = None,
     trust: Trust = False,
 ) -> Answer:
     """Learn a problem. Repeating the command with the same --out resumes an interrupted run.
@@ -70,12 +66,6 @@ def train(
         Episodes between checkpoints; default: about every 30 seconds.
     overwrite
         Start again even if --out or --checkpoint contains a run.
-    live
-        Serve the report page on this computer while it learns.
-    port
-        Port of --live; default: any free port.
-    tensorboard : DIR
-        Log the run for TensorBoard to this folder.
     """
     from peakrl.storage import ready
 
@@ -91,14 +81,11 @@ def train(
     before = place.stat() if overwrite and place is not None and place.exists() else None
     begun_at: list[int] = []
     try:
-        name = (out or resume or file or Path("run")).name
-        with warnings.catch_warnings(), watching(name, live, port, tensorboard) as (view, watchers):
+        with warnings.catch_warnings():
             vars(warnings)["showwarning"] = lambda message, *_: say(f"peakrl: {message}", error=True)
 
             def watch(moment: RunView) -> None:
                 begun_at.append(moment.episodes)
-                for each in watchers:
-                    each(moment)
 
             asked = {"checkpoint": place, "checkpoint_every": checkpoint_every, "progress": True, "watch": watch}
             target = None if described is None else described.target(progress=True)
@@ -110,8 +97,6 @@ def train(
             kept = out or place
             if kept is not None and kept != (resume or place):  # `learn` has written its checkpoint
                 run.save(kept)
-            if view is not None:
-                view.finish(run)
     except KeyboardInterrupt:
         kept_in = ""
         if place is not None and place.exists():
@@ -124,31 +109,6 @@ def train(
     answer["run_file"] = None if kept is None else str(kept)
     certificates = answer.pop("certificates")
     return Answer(answer, lambda: show(answer, certificates, file, trust), answer["feasible"] is not False)
-
-
-@contextmanager
-def watching(
-    name: str, live: bool, port: int | None, tensorboard: Path | None
-) -> Iterator[tuple[LiveView | None, list[Watch]]]:
-    """Yield the live page, if requested, and the functions that watch the run."""
-    if port is not None and not live:
-        raise SettingsError("--port is the port of --live: pass --live too")
-    view: LiveView | None = None
-    watchers: list[Watch] = []
-    with ExitStack() as stack:
-        if tensorboard is not None:
-            from peakrl.report.event_log import EventLog
-
-            log = EventLog(tensorboard)
-            stack.callback(log.close)
-            watchers.append(log.watch)
-        if live:
-            from peakrl.report.live import LiveView
-
-            view = stack.enter_context(LiveView(name, port or 0))
-            watchers.append(view.watch)
-            say(f"peakrl: live page at {view.address} (this computer only)", error=True)
-        yield view, watchers
 
 
 def learned(

@@ -1,6 +1,6 @@
 """Analysis of a finished run: certificate, metrics, verdict, and tables for the page; each is computed on first use.
 
-`peakrl train` prints it; the report page and the live page draw it.
+`peakrl train` prints it; the report page draws it.
 
 Tables of a policy use m_h(s), the probability of state s at step h, D, a distribution of the next state, V, the exact
 value of the policy, pi(h, s), its action, and viol, the expected violation of an action:
@@ -75,7 +75,7 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelAnalysis:
-    """What depends on the model alone; the live page computes it once."""
+    """What depends on the model alone."""
 
     model: TabularModel
 
@@ -123,14 +123,12 @@ class RunAnalysis:
     run: LearningRun
     #: The analysis of the model or of the transition table.
     known: ModelAnalysis | None
-    #: Must it be quick? (live page)
-    at_once: bool = False
 
     @classmethod
-    def of(cls, run: LearningRun, *, table: TabularModel | None = None, at_once: bool = False) -> RunAnalysis:
+    def of(cls, run: LearningRun, *, table: TabularModel | None = None) -> RunAnalysis:
         """Return the analysis of a run on its model, or on the transition table of its environment."""
         model = run.model if isinstance(run.model, TabularModel) else table
-        return cls(run, None if model is None else ModelAnalysis(model), at_once)
+        return cls(run, None if model is None else ModelAnalysis(model))
 
     @property
     def on_environment(self) -> bool:
@@ -187,7 +185,7 @@ class RunAnalysis:
         run = self.run
         if run._averaged is None:
             return None
-        if can_average(run.averaged_policy, at_once=self.at_once):
+        if can_average(run.averaged_policy):
             return self._metrics(evaluate(self.exact.model, run.averaged_policy))
         return None if run.history.sampled else self._experience(None)
 

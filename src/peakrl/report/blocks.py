@@ -163,8 +163,6 @@ class Chart:
     floor: float | None = None
     #: Explanation below the chart.
     note: str = ""
-    #: Does the vertical axis start at the top, as the rows of a grid do?
-    down_y: bool = False
     kind: ClassVar[str] = "chart"
 
     @property

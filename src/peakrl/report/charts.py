@@ -1,8 +1,8 @@
-"""Charts of a run: learning curves, one episode, risks, pictures of built-in problems, schedules."""
+"""Charts of a run: learning curves, one episode, risks, schedules."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,6 @@ from peakrl.schedule_labels import ScheduleState, ScheduleStates
 
 if TYPE_CHECKING:
     from peakrl.evaluation import RolloutStep
-    from peakrl.problems.charging import VehicleCharging
-    from peakrl.problems.flow_shops import FlowShop
-    from peakrl.problems.heating import Thermostat
-    from peakrl.problems.robots import BatteryRobot
     from peakrl.report.analysis import ModelAnalysis, RunAnalysis
     from peakrl.training.run import LearningRun
 
@@ -255,108 +251,6 @@ def budget_charts(known: ModelAnalysis) -> list[Chart]:
               [dotted("optimum", list(curve), list(curve.values()), "green")], note=note)
         for name, curve in curves.items()
     ]  # fmt: skip
-
-
-# Pictures of an episode of built-in problems ------------------------------------------------------------------------
-
-Steps = Sequence["RolloutStep"]
-#: Name and colour of the cells of a floor plan.
-CELLS = {
-    "C": ("charger", "green"),
-    "S": ("start", "sky"),
-    "G": ("goal", "yellow"),
-    "o": ("pit", "orange"),
-    "#": ("wall", "ink"),
-}
-
-
-def picture_blocks(analysis: RunAnalysis) -> list[Block]:
-    """Return the picture of an episode; nothing if the problem is unknown or has no picture."""
-    model = analysis.exact.model
-    draw = PICTURES.get(str((model.spec or {}).get("kind")))
-    if draw is None or len(analysis.episode) > MOST_STEPS:
-        return []
-    problem = analysis.exact.problem
-    if problem is None or problem.horizon != model.horizon:
-        return []
-    try:
-        return draw(problem, analysis.episode)
-    except (TypeError, ValueError, LookupError):  # the model is not that of the problem
-        return []
-
-
-def thermostat(problem: Thermostat, steps: Steps) -> list[Block]:
-    """Temperature and band at the end of each hour; power and price."""
-    hours = [one.step + 1 for one in steps]
-    bands = [problem.band(hour) for hour in hours]
-    band = [
-        dotted("inside", hours, [problem.following(one.state, int(str(one.action))) / 2 for one in steps]),
-        Series("not below", hours, [low for low, _ in bands], "orange", "dash"),
-        Series("not above", hours, [high for _, high in bands], "orange", "dash"),
-    ]
-    prices = [10 * problem.prices[one.step] for one in steps]
-    cost = [
-        dotted("heating (kW)", hours, [int(str(one.action)) for one in steps]),
-        Series("price of a kWh, in tenths", hours, prices, "purple", "dot"),
-    ]
-    return [
-        Chart("band", "Temperature and comfort band", "hour", "degrees", band),
-        Chart("heating", "Heating power and price", "hour", "kW", cost),
-    ]
-
-
-def charging(problem: VehicleCharging, steps: Steps) -> list[Block]:
-    """Load by hour, stacked, and the limit of the connection."""
-    hours, states = [one.step for one in steps], [one.state for one in steps]
-    load: list[Any] = [state[0] for state in states]  # type: ignore[index]
-    series = [dotted("household", hours, load, "grey")]
-    for car, colour in zip(range(len(problem.cars)), ("blue", "green", "sky", "yellow", "ink", "grey"), strict=False):
-        load = [total + problem.charges(one.action)[car] for total, one in zip(load, steps, strict=True)]
-        series.append(dotted(f"{'and' if car else 'with'} car {car + 1}", hours, load, colour))
-    series.append(level("limit", hours, problem.limit, "orange"))
-    prices = [10 * problem.prices[hour] for hour in hours]
-    series.append(Series("price of a kWh, in tenths", hours, prices, "purple", "dot"))
-    return [Chart("connection", "Load on the connection", "hour", "kW", series)]
-
-
-def robot(problem: BatteryRobot, steps: Steps) -> list[Block]:
-    """The path on the floor plan, and the battery level."""
-    states: list[Any] = [one.state for one in steps]
-    series = [dotted("path", [state[1] for state in states], [state[0] for state in states])]
-    for sign, (name, colour) in CELLS.items():
-        cells = sorted(problem.floor.cells(sign))
-        if cells:
-            rows, columns = zip(*cells, strict=True)
-            series.append(Series(name, columns, rows, colour, mode="markers"))
-    levels = [Series("battery", [one.step for one in steps], [state[2] for state in states])]
-    return [
-        Chart("floor", "Path on the floor plan", "column", "row", series, down_y=True),
-        Chart("battery", "Battery level", "step", "units", levels),
-    ]
-
-
-def shop(problem: FlowShop, steps: Steps) -> list[Block]:
-    """Every operation from its start to its end."""
-    bars = []
-    for one in steps:
-        begin: Any = one.action
-        for machine, job in enumerate(begin):
-            if job is not None:
-                end, name = one.step + problem.times[job - 1][machine], f"{job} on machine {machine + 1}"
-                bars.append({"job": name, "start": one.step, "end": end, "deadline": problem.horizon, "due": None})
-    powers = ", ".join(f"{power:g}" for power in problem.power)
-    note = f"The power limit is at least {min(problem.limits):g} at every step; machines draw {powers} while running. "
-    note += "All jobs must be finished by the deadline."
-    return [Drawn("shop", "Operations by machine", "gantt", {"bars": bars}, note)] if bars else []
-
-
-#: Drawing function by kind of problem.
-PICTURES: dict[str, Callable[[Any, Steps], list[Block]]] = {
-    "thermostat": thermostat,
-    "vehicle_charging": charging,
-    "battery_robot": robot,
-    "flow_shop": shop,
-}
 
 
 # Schedules ----------------------------------------------------------------------------------------------------------

@@ -43,8 +43,6 @@ class Page:
     title: str
     source: str
     sections: Sequence[Section]
-    #: Version of a live page, which reloads itself when there is a newer one.
-    live: int | None = None
 
     def html(self) -> str:
         """Return the whole page."""
@@ -56,7 +54,6 @@ class Page:
         return str(
             template.render(
                 page=self,
-                connect="'none'" if self.live is None else "'self'",
                 version=__version__,
                 style=style,
                 plotly=get_plotlyjs().replace("</script", "<\\/script"),

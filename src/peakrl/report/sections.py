@@ -16,7 +16,7 @@ from peakrl.certificates.certificate import between, chance, number
 from peakrl.errors import SettingsError
 from peakrl.report.analysis import RunAnalysis
 from peakrl.report.blocks import Answer, Block, Fact, Mark, Scale, Section, Table, settings_table, shown_state, slug
-from peakrl.report.charts import curve_blocks, episode_blocks, picture_blocks, risk_blocks, schedule_blocks
+from peakrl.report.charts import curve_blocks, episode_blocks, risk_blocks, schedule_blocks
 from peakrl.report.policy_blocks import explorer, map_blocks
 
 if TYPE_CHECKING:
@@ -67,11 +67,10 @@ def section_of(analysis: RunAnalysis, name: str, share: int = 1) -> Section:
     if analysis.on_environment:
         stories.append(("policy", "Policy", "", [*maps, decisions(run, folded=bool(maps))]))
     else:
-        episode = [*picture_blocks(analysis), *episode_blocks(analysis)]
         does = [*schedule_blocks(analysis), *maps, explorer(analysis, share)]
         stories += [
             ("policy", "Policy", "", does),
-            ("episode", "One episode", EPISODES[analysis.exact.model.deterministic], episode),
+            ("episode", "One episode", EPISODES[analysis.exact.model.deterministic], episode_blocks(analysis)),
             ("risk", "Risk", "", risk_blocks(analysis)),
         ]
     stories.append(("details", "Details", "", detail_blocks(analysis)))

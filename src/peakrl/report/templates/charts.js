@@ -129,7 +129,7 @@
     const lines = shown.map((series) => trace(series, single, spec, state));
     Plotly.react(id, [...bands, ...lines], layout(spec, {
       xaxis: { ...axis(single ? "" : spec.x, state.log_x && !single), ...(single ? {} : (state.log_x ? logTicks : wholeTicks)(spec.series.flatMap((s) => s.x))) },
-      yaxis: { ...axis(spec.y, state.log_y), ...(state.log_y ? logTicks(lines.flatMap((line) => line.y)) : {}), ...(spec.down_y ? { autorange: "reversed", ...wholeTicks(spec.series.flatMap((s) => s.y)) } : {}) },
+      yaxis: { ...axis(spec.y, state.log_y), ...(state.log_y ? logTicks(lines.flatMap((line) => line.y)) : {}) },
       // Keep the zoom until an axis changes between linear and logarithmic.
       uirevision: `${state.log_x}${state.log_y}${state.revision}`,
     }), config);
