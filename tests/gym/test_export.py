@@ -127,13 +127,7 @@ def test_observations_speak_of_the_problem():
     assert scheduling.unwrapped.actions == (1, 2, 3, 4, 5)
 
 
-# --- Pictures --------------------------------------------------------------------------------------------------------
-
-RED, GREEN, BLUE, ORANGE = (205, 70, 60), (90, 170, 110), (86, 140, 200), (235, 165, 70)
-
-
-def area(picture, colour):
-    return int((picture == np.array(colour)).all(axis=2).sum())
+# --- Observations and text ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shielded", [False, True])
@@ -171,34 +165,6 @@ def test_the_step_is_shown_where_it_is_needed_and_where_it_is_asked_for():
     assert power.observation_space.contains(power.reset(seed=1)[0])
     several = gymnasium.vector.SyncVectorEnv([lambda: to_gymnasium(layered)] * 2)
     assert several.reset(seed=1)[0].shape == (2, 2)
-
-
-def test_the_battery_is_drawn_over_time_with_powers_above_the_peak_in_red():
-    env = gymnasium.make("peakrl/EnergyHarvesting-v0", arrivals=[10, 10, 0], horizon=3, render_mode="rgb_array")
-    env.reset(seed=0)
-    empty = env.render()
-    env.step(8)
-    within = env.render()
-    env.step(12)
-    above = env.render()
-    assert within.shape == (240, 480, 3)
-    assert within.dtype == np.uint8
-    assert area(empty, GREEN) == 0 < area(empty, ORANGE)
-    assert area(within, GREEN) > 0 < area(within, BLUE)
-    assert area(above, RED) > area(within, RED) + 1000
-
-
-def test_the_gantt_chart_shows_missed_deadlines_in_red():
-    env = gymnasium.make("peakrl/MachineScheduling-v0", render_mode="rgb_array")
-    env.reset(seed=0)
-    for job in (2, 0, 1):
-        env.step(job)
-    in_time = env.render()
-    env.step(3)  # ends at 24, its deadline is 18
-    late = env.render()
-    assert area(in_time, RED) == 0 < area(in_time, GREEN)
-    assert area(late, RED) > 0
-    assert area(late, GREEN) == area(in_time, GREEN)
 
 
 def test_text_tells_step_state_and_violations():

@@ -21,7 +21,7 @@ Step H follows the last action.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,6 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
-from numpy.typing import NDArray
 
 from peakrl.compile import compile_model
 from peakrl.errors import ProblemError
@@ -44,21 +43,15 @@ from peakrl.specs.spec import ProblemSpec, located, naming, read_spec
 from peakrl.specs.user_code import Trust
 from peakrl.tabular import TabularModel
 
-RENDER_MODES = ("ansi", "rgb_array")
-Pixels = NDArray[np.uint8]
-BLUE, ORANGE, GREEN, RED = "#568cc8", "#eba546", "#5aaa6e", "#cd463c"
-
 
 class ProblemEnvironment(gymnasium.Env[Any, Any]):
     """A compiled problem as an environment; observations and actions are indices of labels."""
 
-    metadata = {"render_modes": list(RENDER_MODES), "render_fps": 4}  # noqa: RUF012  # Gymnasium's own form
+    metadata = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012  # Gymnasium's own form
 
     def __init__(self, problem: Any, render_mode: str | None = None, with_step: bool | None = None) -> None:
-        if render_mode is not None and render_mode not in RENDER_MODES:
-            raise ProblemError(
-                f"render_mode is {render_mode!r}; it must be one of {', '.join(map(repr, RENDER_MODES))}"
-            )
+        if render_mode not in (None, "ansi"):
+            raise ProblemError(f"render_mode is {render_mode!r}; it must be None or 'ansi'")
         #: A problem, or its model.
         self.problem = problem
         self.model = model = compile_model(problem)
@@ -98,12 +91,6 @@ class ProblemEnvironment(gymnasium.Env[Any, Any]):
     def text(self) -> str:
         """Return the present state as text."""
         return f"state {self.state!r}"
-
-    def picture(self) -> Pixels:
-        """Return the episode so far as a picture."""
-        margins = [min(entry[3], default=0.0) for entry in self.trace]
-        rewards = {BLUE: [entry[2] for entry in self.trace]}
-        return step_chart(rewards, margins, [margin < 0 for margin in margins], 0.0, self.model.horizon)
 
     # Gymnasium -----------------------------------------------------------------------------------------------
 
@@ -165,9 +152,7 @@ class ProblemEnvironment(gymnasium.Env[Any, Any]):
         return {"action_mask": mask, "step": self._step}
 
     def render(self) -> Any:
-        """Return the episode so far as text or as a picture, depending on `render_mode`."""
-        if self.render_mode == "rgb_array":
-            return self.picture()
+        """Return the present state and the last step as text, if `render_mode` is "ansi"."""
         if self.render_mode != "ansi":
             return None
         lines = [f"step {self._step} of {self.model.horizon}: {self.text()}"]
@@ -214,14 +199,6 @@ class HarvestingEnvironment(ProblemEnvironment):
         bar = ("#" * round(width * level / max(size, 1))).ljust(width, ".")
         return f"battery [{bar}] {level}/{size}  arrival {arrival}  peak {self.problem.peak_power:g}"
 
-    def picture(self) -> Pixels:
-        """Return the battery over time."""
-        states: list[Any] = [*(entry[0] for entry in self.trace), self.state]
-        powers: list[Any] = [entry[1] for entry in self.trace]
-        energy = {BLUE: [battery for battery, _ in states], ORANGE: [arrival for _, arrival in states]}
-        peak = self.problem.peak_power
-        return step_chart(energy, powers, [power > peak for power in powers], peak, self.problem.horizon)
-
 
 class SchedulingEnvironment(ProblemEnvironment):
     """Machine scheduling: observations are the jobs done, the time and the largest tardiness; actions are jobs."""
@@ -254,10 +231,6 @@ class SchedulingEnvironment(ProblemEnvironment):
             when = f"{begin:g}-{end:g}" if name in bars else "waiting"
             lines.append(f"job {name:<8} deadline {deadline:>6g}  {when}{f'  late by {-margin:g}' * (margin < 0)}")
         return "\n".join(lines)
-
-    def picture(self) -> Pixels:
-        """Return the Gantt chart."""
-        return gantt_chart(self._bars(), self._deadlines(), float(self.problem.latest_end))
 
     def _deadlines(self) -> dict[str, float]:
         return {str(job.name): float(job.deadline) for job in self.problem.jobs}
@@ -316,7 +289,7 @@ def to_gymnasium(
     problem:
         A problem, a compiled model or a specification.
     render_mode:
-        None, "ansi" or "rgb_array".
+        None or "ansi" (text).
     shielded:
         Wrap the environment in the `shield` of its safe set.
     with_step:
@@ -373,47 +346,3 @@ def shown_with_step(observation: Any, step: int) -> Any:
     if isinstance(observation, dict):
         return {"step": step, **observation}
     return np.append(np.int64(step), observation)
-
-
-# Pictures ------------------------------------------------------------------------------------------------------------
-
-
-def new_canvas(width: float) -> tuple[Any, Any]:
-    """Return a canvas of 480 by 240 pixels and its axes, x from 0 to `width`."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    canvas = FigureCanvasAgg(Figure((4.8, 2.4), dpi=100))
-    axes = canvas.figure.add_subplot()
-    axes.set_xlim(0, width)
-    return canvas, axes
-
-
-def pixels(canvas: Any) -> Pixels:
-    """Return what is drawn on a canvas."""
-    canvas.draw()
-    return np.array(canvas.buffer_rgba())[..., :3]
-
-
-def step_chart(
-    left: Mapping[str, Sequence[float]], right: Sequence[float], bad: Sequence[bool], limit: float, horizon: int
-) -> Pixels:
-    """Draw for each step the stacked numbers of `left` by colour, and `right`, red if bad, else green."""
-    (canvas, axes), height = new_canvas(horizon), np.zeros(1)
-    for colour, values in left.items():
-        axes.bar(np.arange(len(values)) + 0.25, values, 0.5, height, color=colour)
-        height = height + np.array(values)
-    axes.bar(np.arange(len(right)) + 0.75, right, 0.5, color=[RED if wrong else GREEN for wrong in bad])
-    axes.axhline(limit, color=RED, linestyle="--")
-    return pixels(canvas)
-
-
-def gantt_chart(bars: Sequence[tuple[str, float, float, float]], deadlines: dict[str, float], end: float) -> Pixels:
-    """Draw jobs (name, start, end, margin) over time: red if the margin is negative; deadlines are dark marks."""
-    (canvas, axes), names = new_canvas(max(end, *deadlines.values(), 1)), list(deadlines)
-    axes.eventplot([[deadline] for deadline in deadlines.values()], colors="black", linelengths=0.8)
-    for name, begin, over, margin in bars:
-        axes.barh(names.index(name), over - begin, 0.5, begin, color=RED if margin < 0 else GREEN)
-    axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    return pixels(canvas)
