@@ -29,11 +29,13 @@ __all__ = [
     "Budget",
     "Certificate",
     "ConstrainedEnv",
+    "Discretize",
     "Learner",
     "LearningRun",
     "Monitor",
     "Outcome",
     "PeakError",
+    "PeakReward",
     "Policy",
     "Problem",
     "SafeSet",
@@ -98,7 +100,9 @@ _HOMES = {
         "training.many": ("learn_many",),
         "training.run": ("LearningRun",),
         "wrappers.budgets": ("Budget", "with_budget"),
+        "wrappers.discretize": ("Discretize",),
         "wrappers.monitors": ("Monitor", "with_monitor"),
+        "wrappers.peak_reward": ("PeakReward",),
     }.items()
     for name in names
 }
@@ -131,7 +135,9 @@ if TYPE_CHECKING:
     from peakrl.training.many import learn_many
     from peakrl.training.run import LearningRun
     from peakrl.wrappers.budgets import Budget, with_budget
+    from peakrl.wrappers.discretize import Discretize
     from peakrl.wrappers.monitors import Monitor, with_monitor
+    from peakrl.wrappers.peak_reward import PeakReward
 
 
 def __getattr__(name: str) -> Any:

@@ -25,7 +25,8 @@ def check_observation_space(space: Any) -> None:
     if part is not None:
         raise SettingsError(
             f"the observation space holds a {part}; peakrl learns tables, so it must be made of Discrete, "
-            "MultiDiscrete, MultiBinary and Text (a wrapper can round or bin what is continuous)"
+            "MultiDiscrete, MultiBinary and Text. peakrl.Discretize(env, cells, low=, high=) makes cells of continuous "
+            "observations; deep agents can learn from peakrl.PeakReward(env, ...), and `certify` judges any policy"
         )
 
 

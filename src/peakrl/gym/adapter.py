@@ -106,6 +106,8 @@ class Rules:
     stationary: bool
     #: Are observations declared to be states, by their number? Only then can observations prove infeasibility.
     observes_states: bool = False
+    #: Are several states one observation (`Discretize`)? Then observations are no states, whatever is declared.
+    aliased: bool = False
     #: Has every observation a label? Learning needs it.
     labelled: bool = True
     #: Action of idle lanes in an initial state; None: the first available action.
@@ -372,6 +374,7 @@ def store_rules(rules: Rules) -> dict[str, Any]:
         "states": rules.states,
         "stationary": rules.stationary,
         "observes_states": rules.observes_states,
+        "aliased": rules.aliased,
     }
 
 
@@ -394,4 +397,5 @@ def load_rules(plain: Mapping[str, Any], longest: int) -> Rules:
         states=None if states is None else check_count(states, "states", 1, MOST_STATES),
         stationary=plain["stationary"] is True,
         observes_states=plain["observes_states"] is True,
+        aliased=plain["aliased"] is True,
     )

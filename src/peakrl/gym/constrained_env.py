@@ -251,7 +251,8 @@ def rules_of(env: Any, declared: dict[str, Any], *, needs_range: bool = True, le
         constraint_names=names,
         states=states_of(own.get("states"), space if labelled else None),
         stationary=own.get("stationary") is True,
-        observes_states=own.get("states") is not None,
+        observes_states=own.get("states") is not None and own.get("aliased") is not True,
+        aliased=own.get("aliased") is True,
         labelled=labelled,
     )
 

@@ -140,7 +140,7 @@ class Trainer:
     def _begin_on_environment(self, lanes: Lanes, every: int) -> None:
         rules, settings = lanes.rules, self.settings
         if self.assumptions.states is not None:
-            rules.states, rules.observes_states = self.assumptions.states, True
+            rules.states, rules.observes_states = self.assumptions.states, not rules.aliased
         settings.check_environment(rules, self.assumptions)
         stationary = rules.stationary or self.assumptions.stationary is True
         self.space = GrowingSpace(rules, by_step=settings.by_step or not stationary)

@@ -111,6 +111,8 @@ def contradiction(r: Rounds, assumptions: Assumptions) -> str:
 def environment_lines(r: Rounds, space: GrowingSpace, assumptions: Assumptions) -> list[str]:
     """Return the assumptions that are specific to environments."""
     lines, states = ["observations are states (the process is Markov), and resets are independent"], r.facts.states
+    if space.rules.aliased:
+        lines.append("cells are treated as states, which they are not: the bounds are wrong by what a cell hides")
     where = "" if space.shared else " at a step"
     lines.append(
         "the number of states is not bounded" if states is None else f"there are at most {states:,} states{where}"
