@@ -92,6 +92,24 @@ class ArrayProblem(Problem):
     `outcomes` gets an array for each field of the state and returns `Outcome`s whose parts are arrays of that length or
     single numbers: use `np.minimum` in place of `min`. An outcome that is impossible in some of the states has the
     probability 0 there. An `ArrayProblem` can be used wherever a `Problem` can, also for single states.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import peakrl
+    >>> class Stock(peakrl.ArrayProblem):
+    ...     name, horizon, stationary, constraint_names = "stock", 5, True, ("never empty",)
+    ...     all_actions = range(3)
+    ...     state_ranges = {"stock": (0, 10)}
+    ...     def initial(self):
+    ...         return [(1.0, (3,))]
+    ...     def outcomes(self, step, state, order):
+    ...         (stock,) = state
+    ...         for probability, demand in ((0.5, 1), (0.5, 2)):
+    ...             left = stock - demand
+    ...             yield peakrl.Outcome(probability, (np.clip(left, 0, 8) + order,), -1.0 * stock, (left,))
+    >>> peakrl.solve(Stock()).feasible
+    True
     """
 
     #: {field: (lowest, highest)}, in the order of the fields in a state.

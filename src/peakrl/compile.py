@@ -355,6 +355,17 @@ def compile_model(
     max_states
         A search that finds more states, counted by step unless the problem is stationary, is an error; a warning comes
         after 100,000. It does not apply to problems with a method `tabulate`.
+
+    Returns
+    -------
+    TabularModel
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> model = peakrl.compile_model(peakrl.problems.energy_harvesting(peak_power=8))
+    >>> model.num_states, model.num_pairs
+    (441, 9261)
     """
     if isinstance(problem, StateSpace):
         return as_model(problem)

@@ -30,7 +30,13 @@ Action = Hashable
 
 
 class Outcome(NamedTuple):
-    """One possible result of an action."""
+    """One possible result of an action.
+
+    Examples
+    --------
+    >>> Outcome(0.5, next_state=2, reward=1.0, constraints=(-0.5,))  # violates its constraint by 0.5
+    Outcome(probability=0.5, next_state=2, reward=1.0, constraints=(-0.5,))
+    """
 
     #: Between 0 and 1; the probabilities of an action sum to 1.
     probability: float

@@ -59,6 +59,13 @@ class TabularModel(StateSpace):
     """A finite-horizon problem with peak constraints, compiled to flat read-only arrays.
 
     Created by `compile_model` or `TabularModel.from_arrays`.
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> model = peakrl.compile_model(peakrl.problems.energy_harvesting(peak_power=8))
+    >>> model.num_states, model.horizon, model.stationary
+    (441, 20, True)
     """
 
     #: [stage + 1]: first distribution used by the rows of each stage, and one past the last of all.

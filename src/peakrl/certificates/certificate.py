@@ -46,7 +46,18 @@ class Evidence:
 
 @dataclass(frozen=True, repr=False)
 class Certificate:
-    """Bounds on a policy, their failure probability, and what they rest on; `print` shows a summary."""
+    """Bounds on a policy, their failure probability, and what they rest on; `print` shows a summary.
+
+    Made by `certify`, and by certified learners as `run.certificate`; `save(path)` writes a file for `verify`.
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> problem = peakrl.problems.energy_harvesting(peak_power=8)
+    >>> certificate = peakrl.certify(problem, peakrl.solve(problem).policy)
+    >>> certificate.holds, certificate.kind, certificate.violation_high
+    (True, 'exact', 0.0)
+    """
 
     #: Whether the claim holds. With an epsilon: gap and violation are within it. Without: see `claim`.
     holds: bool

@@ -88,17 +88,42 @@ def certify(
 ) -> Certificate:
     """Certify a policy on a model, a problem or a Gymnasium environment.
 
-    On a model everything is exact, unless `episodes` is given. On an environment `episodes` (default 10,000) fresh
-    episodes give bounds that hold together except with `failure_probability`; with an `epsilon` sampling stops as soon
-    as the certificate holds. `policy` is one of ours or any function (step, state, actions) -> action; on an
-    environment, whose observations and actions may be continuous, also any function observation -> action, or a model
-    of Stable-Baselines3 (`predict`). It must be fixed before, and must not be selected by its certificate: each
-    certificate has its own failure probability. Behind a shield it may ask for unsafe actions; the certificate is
-    about both together.
+    On a model everything is exact, unless `episodes` is given. On an environment fresh episodes give bounds that hold
+    together except with `failure_probability`.
 
-    `seed` makes the episodes repeatable; by default it is drawn from the system. `unknown` decides on an environment
-    in states that were not visited while learning, as for `simulate`: the certificate is about the policy with
-    that.
+    Parameters
+    ----------
+    target
+        A model, a problem, or an environment (`ConstrainedEnv`).
+    policy
+        A policy of peakrl, or any function (step, state, actions) -> action; on an environment, whose observations and
+        actions may be continuous, also any function observation -> action, or a model of Stable-Baselines3
+        (`predict`). It must be fixed before, and must not be selected by its certificate. Behind a shield it may ask
+        for unsafe actions; the certificate is about both together.
+    epsilon
+        The largest gap and the largest expected violation that are accepted; with it, sampling stops as soon as the
+        certificate holds. None: bounds only; on a model the certificate then holds if nothing can be violated.
+    failure_probability
+        The probability that one of the bounds is wrong; each certificate has its own.
+    episodes
+        The number of fresh episodes, on an environment 10,000 by default; on a model none.
+    seed
+        Makes the episodes repeatable; by default it is drawn from the system.
+    unknown
+        What decides on an environment in states that were not visited while learning, as for `simulate`: the
+        certificate is about the policy with that.
+
+    Returns
+    -------
+    Certificate
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> problem = peakrl.problems.energy_harvesting(peak_power=8)
+    >>> certificate = peakrl.certify(problem, peakrl.solve(problem).policy, epsilon=0.01)
+    >>> certificate.holds
+    True
     """
     asked = Asked.checked(epsilon, failure_probability, episodes, seed)
     if not isinstance(target, TabularModel) and not is_problem(target):

@@ -81,6 +81,25 @@ def verify(path: str | Path) -> Certificate:
     """Recompute a stored certificate from its evidence; return it with `holds`, and `reason` if it does not hold.
 
     Only the evidence is trusted. A damaged file, or one that is not a certificate, is a `StorageError`.
+
+    Parameters
+    ----------
+    path
+        A file that `Certificate.save` wrote.
+
+    Returns
+    -------
+    Certificate
+        With the numbers that follow from the evidence.
+
+    Examples
+    --------
+    >>> import peakrl, tempfile, os
+    >>> problem = peakrl.problems.energy_harvesting(peak_power=8)
+    >>> path = os.path.join(tempfile.mkdtemp(), "optimal.certificate")
+    >>> peakrl.certify(problem, peakrl.solve(problem).policy).save(path)
+    >>> peakrl.verify(path).holds
+    True
     """
     stored = Certificate.load(path)
     assert stored.evidence is not None  # a loaded certificate has evidence

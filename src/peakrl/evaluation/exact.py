@@ -194,10 +194,27 @@ class Evaluation:
 def evaluate(model: Target, policy: AnyPolicy) -> Evaluation:
     """Compute the exact value and violation of a policy on the model or problem that it belongs to.
 
+    Nothing is sampled: the distribution over states is propagated step by step.
+
+    Parameters
+    ----------
+    model
+        A model or problem.
+    policy
+        A policy of that model: deterministic, stochastic or averaged.
+
     Returns
     -------
     Evaluation
         `value`, `violation`, `violation_probability`, the same by step, and `worst_margin`.
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> problem = peakrl.problems.energy_harvesting(peak_power=8)
+    >>> found = peakrl.evaluate(problem, peakrl.solve(problem).policy)
+    >>> round(found.value, 3), found.violation_probability
+    (62.767, 0.0)
     """
     model = model_for(model, policy)
     payoffs = np.column_stack([model.row_reward, model.row_violation])

@@ -46,8 +46,24 @@ class RolloutStep(NamedTuple):
 def rollout(target: Any, policy: Any, *, seed: int = 0, unknown: Unknown = "random") -> list[RolloutStep]:
     """Follow `policy` for one episode on `target`, a model, a `Problem` or an environment, and return its steps.
 
-    Equal seeds give equal episodes: the first that `simulate` follows with the same seed. `unknown` decides as for
-    `simulate`.
+    Parameters
+    ----------
+    target, policy, unknown
+        As for `simulate`.
+    seed
+        Equal seeds give equal episodes: the first that `simulate` follows with the same seed.
+
+    Returns
+    -------
+    list of RolloutStep
+        `step`, `state`, `action`, `reward`, `constraints`, ...
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> problem = peakrl.problems.energy_harvesting(peak_power=8)
+    >>> len(peakrl.rollout(problem, peakrl.solve(problem).policy, seed=1))
+    20
     """
     seed = check_seed(seed)
     if not isinstance(target, StateSpace) and not is_problem(target):

@@ -63,8 +63,9 @@ class ConstrainedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     ...     return -1.0 if transition.next_observation in {5, 7, 11, 12} else 1.0
     >>> lake = gymnasium.make("FrozenLake-v1", is_slippery=False)
     >>> env = peakrl.ConstrainedEnv(lake, constraint=dry, horizon=8, reward_range=(0, 1))
-    >>> peakrl.learn(env, "SafeQ", episodes=500).policy.action(0, 0)
-    1
+    >>> run = peakrl.learn(env, episodes=500)
+    >>> peakrl.simulate(env, run.policy, episodes=10).value
+    1.0
     """
 
     def __new__(cls, env: Any = None, **declared: Any) -> Any:

@@ -295,6 +295,19 @@ def to_gymnasium(
     with_step:
         Are observations [step, index]? Default: if the problem is not stationary and a state can be reached at several
         steps. The optimal policy of a stationary problem with a horizon may depend on the step too.
+
+    Returns
+    -------
+    gymnasium.Env
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> env = peakrl.to_gymnasium(peakrl.problems.energy_harvesting(peak_power=8))
+    >>> observation, info = env.reset(seed=0)
+    >>> observation, reward, terminated, truncated, info = env.step(0)
+    >>> info["cost"]
+    0.0
     """
     env = make_environment(problem, render_mode, with_step=with_step)
     return shield(env, SafeSet(env.model)) if shielded else env

@@ -98,6 +98,19 @@ def from_gymnasium(
         The initial state or {state: probability}. Default: that of the environment.
     stationary:
         False if `constraint` depends on the step.
+
+    Returns
+    -------
+    Problem
+
+    Examples
+    --------
+    >>> import gymnasium, peakrl
+    >>> def dry(transition):
+    ...     return -1.0 if transition.next_observation in {5, 7, 11, 12} else 1.0
+    >>> lake = gymnasium.make("FrozenLake-v1", is_slippery=False)
+    >>> peakrl.solve(peakrl.from_gymnasium(lake, horizon=8, constraint=dry)).value
+    1.0
     """
     from peakrl.gym.constrained_env import ConstrainedEnv
 

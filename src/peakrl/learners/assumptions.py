@@ -57,7 +57,18 @@ Function = Callable[[int, Any, Any], Any]
 
 
 class Assumptions(BaseModel):
-    """What is declared about a target; None if not specified."""
+    """What is declared about a target; None if not specified.
+
+    A false declaration is an error on a model. On an environment it is trusted until an observation contradicts it.
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> model = peakrl.compile_model(peakrl.problems.energy_harvesting(peak_power=3, battery=4, horizon=4))
+    >>> run = peakrl.learn(model, episodes=200, assumptions=peakrl.Assumptions(support=model))
+    >>> run.violations  # learners stay inside the safe set of the support
+    0
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
 

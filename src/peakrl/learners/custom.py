@@ -53,7 +53,22 @@ class LearnerTask:
 
 
 class Learner:
-    """Base class of learners of the user's own: override `act` and what else you need."""
+    """Base class of learners of the user's own: override `act` and what else you need.
+
+    `begin` is called once, `act` and `observe` at every step, `end_episode` after every episode; `decide` returns the
+    action without exploration.
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> class Random(peakrl.Learner):
+    ...     def begin(self, task):
+    ...         self.rng = task.rng
+    ...     def act(self, step, state, actions):
+    ...         return actions[self.rng.integers(len(actions))]
+    >>> peakrl.learn(peakrl.problems.energy_harvesting(peak_power=8), Random(), episodes=20).episodes
+    20
+    """
 
     def begin(self, task: LearnerTask) -> None:
         """Prepare for a run; reset what an earlier run left."""

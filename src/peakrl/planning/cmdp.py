@@ -75,6 +75,13 @@ def solve_cmdp(
         If the limit is infeasible, the result is the policy of least violation with feasible=False, and `reason` names
         the least feasible limit.
 
+    Examples
+    --------
+    >>> import peakrl
+    >>> problem = peakrl.problems.scheduling_example(3)
+    >>> round(peakrl.solve_cmdp(problem, total=1.0).value, 3) > round(peakrl.solve(problem).value, 3)
+    True
+
     Notes
     -----
     One limit takes dozens of backward inductions; several limits (`per_step`, `per_constraint` with several

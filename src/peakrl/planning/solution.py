@@ -33,7 +33,15 @@ PolicyKind = TypeVar("PolicyKind", bound=Policy | StochasticPolicy, covariant=Tr
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Solution(Generic[PolicyKind]):
-    """Result of a planner; numbers are expectations over the first state, in the problem's units."""
+    """Result of a planner; numbers are expectations over the first state, in the problem's units.
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> solution = peakrl.solve(peakrl.problems.scheduling_example(3))
+    >>> solution.feasible, round(solution.violation, 4)
+    (False, 0.2662)
+    """
 
     #: The solved model.
     model: TabularModel

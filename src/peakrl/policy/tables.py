@@ -139,7 +139,16 @@ def first_rows(model: StateSpace) -> Ints:
 
 
 class Policy(Exported):
-    """A deterministic policy: one action for each step and state."""
+    """A deterministic policy: one action for each step and state.
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> problem = peakrl.problems.energy_harvesting(peak_power=8)
+    >>> cautious = peakrl.Policy.from_rule(problem, lambda step, state: min(sum(state), 4))
+    >>> cautious.action(3, (5, 10))
+    4
+    """
 
     def __init__(
         self,

@@ -190,6 +190,13 @@ def write_report(
     -------
     Path
         The file of the page.
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> run = peakrl.learn(peakrl.problems.scheduling_example(1), episodes=500)
+    >>> peakrl.write_report(run, "report.html").name
+    'report.html'
     """
     if not isinstance(source, LearningRun | str | Path):
         raise SettingsError(f"source is {source!r}; it must be a run, or the path of a run file or a folder")

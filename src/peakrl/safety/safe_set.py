@@ -46,6 +46,15 @@ class SafeSet:
     """The states and actions from which every constraint of a model can be satisfied with certainty.
 
     Made by `safe_set(model)`; also `solve(model).safe_set`.
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> safe = peakrl.safe_set(peakrl.problems.energy_harvesting(peak_power=3, battery=4))
+    >>> safe.actions((2, 4))
+    [0, 1, 2, 3]
+    >>> print(safe.reason((2, 4), 4))
+    at step 0 in state (2, 4) action 4 violates 'peak power' by 1
     """
 
     def __init__(self, model: TabularModel, steps: SafeSteps | None = None) -> None:
@@ -191,6 +200,15 @@ def safe_set(target: Target) -> SafeSet:
     """Return the safe set of a model or problem: the actions after which a policy exists that never violates.
 
     It depends only on the possible outcomes and the constraints of the model; probabilities may be wrong.
+
+    Parameters
+    ----------
+    target
+        A model or problem.
+
+    Returns
+    -------
+    SafeSet
 
     Examples
     --------

@@ -412,6 +412,10 @@ def shield(
 
     Parameters
     ----------
+    env
+        A Gymnasium environment, or a vectorised one.
+    safe_set
+        The safe set of a model that has every possible outcome of the environment.
     on_unsafe
         "replace": an unsafe action is replaced by the nearest safe one in the order of actions, or by that of
         `fallback`. "raise": it is a `PolicyError` with the reason.
@@ -424,10 +428,26 @@ def shield(
     actions
         The model's names of the environment's actions, in its order; by default their indices.
 
+    Returns
+    -------
+    gymnasium.Wrapper or gymnasium.vector.VectorWrapper
+
     Notes
     -----
     The shield is valid only if the model has every possible outcome. An outcome that the model excludes, an unknown
     state, or a state in which nothing is safe is a `TargetError`.
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> problem = peakrl.problems.energy_harvesting(peak_power=8)
+    >>> env = peakrl.shield(peakrl.to_gymnasium(problem), peakrl.safe_set(problem))
+    >>> env.action_space.seed(0)
+    0
+    >>> observation, info = env.reset(seed=0)
+    >>> costs = [env.step(env.action_space.sample())[4]["cost"] for _ in range(20)]
+    >>> max(costs)  # a random agent behind the shield
+    0.0
     """
     vector = isinstance(env, VectorEnv)
     if not vector and not isinstance(env, gymnasium.Env):

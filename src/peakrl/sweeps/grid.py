@@ -397,7 +397,7 @@ def sweep(
         Folder of the results. Default: that of the file.
     workers:
         Number of processes. Default: one per core.
-    engine:
+    engine, address:
         "processes" (this machine), "ray" or "dask" (cluster at `address`), or a `concurrent.futures.Executor` of
         processes.
     retries:
@@ -410,6 +410,20 @@ def sweep(
         Show progress on stderr.
     trust:
         Code that a file may name: True for all, or a list of "." (the file's own folder) and installed packages.
+
+    Returns
+    -------
+    SweepReport
+        What ran, what failed, and where the results are.
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> example = {"name": "first", "kind": "scheduling_example", "number": 1}
+    >>> learner = {"name": "SafeQ", "learner": "SafeQ"}
+    >>> source = {"name": "two", "seeds": 2, "episodes": 50, "problems": [example], "settings": [learner]}
+    >>> len(peakrl.sweep(source, folder="results", dry_run=True).missing)
+    2
     """
     plan = read_plan(source, folder, trust=trust, run_code=not dry_run)
     if dry_run:

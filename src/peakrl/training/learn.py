@@ -71,7 +71,7 @@ def learn(
         "sampled": returns of episodes, on any model. "none": no history, full speed. A number: every so many episodes.
     average
         False: keep no averaged policy, so that memory does not grow with the run.
-    checkpoint
+    checkpoint, checkpoint_every
         A file. The run is saved to it every `checkpoint_every` episodes (None: about every half minute), when it is
         interrupted and at its end. If the file holds the same run already, that run continues.
     progress
@@ -235,10 +235,37 @@ def resume(
 ) -> LearningRun:
     """Continue a run until `episodes` are done in total (None: the planned number) and return it.
 
-    The result equals that of a run that was never interrupted. Checkpoints are saved to the same file unless
-    `checkpoint` names another; False saves nothing. The interval of the history stays the same if the run is extended.
-    `env` is the environment, as it was passed to `learn`; a run on a model needs `model` only if its labels are of a
-    type that a file cannot hold. `assumptions` are needed if they hold functions. `watch`: see `learn`.
+    The result equals that of a run that was never interrupted.
+
+    Parameters
+    ----------
+    path
+        A file of `run.save` or `learn(..., checkpoint=)`.
+    episodes
+        Number of episodes in total. The interval of the history stays the same if the run is extended.
+    model
+        Needed only if the model's labels are of a type that a file cannot hold.
+    env
+        The environment, as it was passed to `learn`.
+    assumptions
+        Needed if they hold functions.
+    checkpoint
+        Where to save; by default the same file. False saves nothing.
+    checkpoint_every, progress, watch
+        As for `learn`.
+
+    Returns
+    -------
+    LearningRun
+
+    Examples
+    --------
+    >>> import peakrl, tempfile, os
+    >>> problem = peakrl.problems.energy_harvesting(peak_power=3, battery=4, horizon=4)
+    >>> path = os.path.join(tempfile.mkdtemp(), "first.run")
+    >>> peakrl.learn(problem, episodes=100).save(path)
+    >>> peakrl.resume(path, episodes=300).episodes
+    300
     """
     if episodes is not None:
         check_episodes(episodes)

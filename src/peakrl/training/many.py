@@ -51,12 +51,35 @@ def learn_many(
 ) -> list[Any]:
     """Learn one run for each seed (one model), for each model (one seed), or for each pair of a model and a seed.
 
-    Instead of a model, pass a function without arguments that creates a Gymnasium environment, called once for each
-    run, or an environment for one run.
+    Parameters
+    ----------
+    models
+        A model or several; or a function without arguments that creates a Gymnasium environment, called once for each
+        run; or an environment for one run.
+    learner, episodes, history, average, assumptions
+        As for `learn`.
+    seeds
+        One seed or several.
+    keep
+        Applied to each run, for instance `lambda run: run.history`: a run holds its tables, and a thousand of them may
+        not fit into memory.
+    workers
+        Number of threads, by default one for each core.
+    progress
+        Show a progress bar.
 
-    Runs are returned in that order. `keep` is applied to each run, for instance `lambda run: run.history`: a run
-    holds its tables, and a thousand of them may not fit into memory. `workers` is the number of threads, by default
-    one for each core. `history` and `average` are those of `learn`.
+    Returns
+    -------
+    list
+        The runs, or what `keep` returned, in the order of models and seeds.
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> model = peakrl.compile_model(peakrl.problems.energy_harvesting(peak_power=3, battery=4, horizon=4))
+    >>> runs = peakrl.learn_many(model, "SafeQ", episodes=300, seeds=range(3))
+    >>> [run.seed for run in runs]
+    [0, 1, 2]
     """
     pairs = paired(models, seeds)
     settings, known = check_learner(learner), check_assumptions(assumptions)

@@ -31,7 +31,15 @@ FEASIBLE = {True: "feasible", False: "proved infeasible", None: "feasibility not
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LearningRun:
-    """Result of `learn`: the learned policy, the history and what the learner knows."""
+    """Result of `learn`: the learned policy, the history and what the learner knows.
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> run = peakrl.learn(peakrl.problems.energy_harvesting(peak_power=8), episodes=500)
+    >>> run.episodes, run.policy.action(0, (0, 9))
+    (500, 8)
+    """
 
     #: The model, or the states of an environment that were visited.
     model: StateSpace
