@@ -53,18 +53,9 @@ def test_descriptions_of_a_folder_that_are_none_are_refused_at_once(what, store,
     with pytest.raises(StorageError, match="names/x"):
         store.kept_names()
     put(store.folder / MARKER, what, tmp_path)
-    for ask in (lambda: store.token, lambda: Store.open(store.folder), lambda: read_records(store.folder)):
+    for ask in (lambda: Store.open(store.folder), lambda: read_records(store.folder)):
         with pytest.raises(StorageError, match="peakrl-results"):
             ask()
-
-
-@pytest.mark.parametrize("what", ["pipe", "link"])
-def test_notes_of_who_is_at_it_are_written_to_no_other_file(what, store, tmp_path):
-    (tmp_path / "precious").write_text("years of work")
-    put(store.folder / "claims", what, tmp_path)
-    with pytest.raises(StorageError, match="remove it"), store.claim(TASK.key):
-        pass
-    assert (tmp_path / "precious").read_text() == "years of work"
 
 
 def test_folders_of_a_folder_that_are_links_are_neither_written_to_nor_emptied(store, tmp_path):

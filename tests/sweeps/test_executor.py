@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
@@ -19,7 +17,7 @@ import pytest
 from peakrl.errors import SettingsError, StorageError, SweepError
 from peakrl.records import Record
 from peakrl.sweeps import Result, Task, local_workers, run_tasks
-from peakrl.sweeps.executor import BUSY, DONE, Call, complete, optional
+from peakrl.sweeps.executor import Call, InProcess, complete, optional
 from peakrl.sweeps.executor import perform_here as perform
 from peakrl.sweeps.store import FOLDER, MARKER, Store
 
@@ -32,16 +30,6 @@ def squares(count: int, **config: Any) -> list[Task]:
 
 def digests(results: list[Result]) -> dict[str, str]:
     return {result.task.key: result.digest for result in results}
-
-
-def call_of(task: Task, folder: Path, token: str) -> Call:
-    return Call(task.key, task.function, dict(task.config), str(folder), token, None, None)
-
-
-def driver(code: str) -> subprocess.Popen[bytes]:
-    """Start another process that imports what the tests import."""
-    head = f"import sys; sys.path[:0] = {[TESTS, HERE, *sys.path]!r}\n"
-    return subprocess.Popen([sys.executable, "-c", head + code])
 
 
 def test_results_come_in_the_order_of_the_tasks_each_run_made_once(tmp_path: Path) -> None:
@@ -149,13 +137,11 @@ def test_failures_are_listed_when_all_else_is_done(tmp_path: Path) -> None:
     assert complete(squares(4), tmp_path / "out", workers=1).found == 4
 
 
-def test_a_time_limit_ends_the_run_only_also_in_a_folder_that_the_worker_does_not_see(tmp_path: Path) -> None:
+def test_a_time_limit_ends_the_run_only() -> None:
     task = Task("helpers.sweep_runs:hang", {})
-    store = Store.create(tmp_path / "here")
-    for folder in (tmp_path / "elsewhere", store.folder):
-        outcome = perform(call_of(task, folder, store.token)._replace(time_limit=0.2))
-        assert outcome.message == "the time limit of 0.2 s has passed"
-        assert not outcome.transient
+    outcome = perform(Call(task.key, task.function, dict(task.config), 0.2, None))
+    assert outcome.message == "the time limit of 0.2 s has passed"
+    assert not outcome.transient
 
 
 def test_a_run_beyond_its_time_limit_is_made_by_the_next_sweep_without_one(tmp_path: Path) -> None:
@@ -182,88 +168,28 @@ def test_a_function_that_is_not_there_is_named(name: str, tmp_path: Path) -> Non
         run_tasks([Task(name, {})], tmp_path, workers=1)
 
 
-def test_a_claimed_run_is_left_to_the_one_that_claimed_it(tmp_path: Path) -> None:
-    (task,) = squares(3)[2:]
-    store = Store.create(tmp_path / "out")
-    with store.claim(task.key) as held:
-        assert held
-        code = f"""
-from pathlib import Path
-from peakrl.sweeps.executor import perform_here as perform
-from test_executor import call_of, squares
-task = squares(3)[2]
-print(perform(call_of(task, Path({str(store.folder)!r}), {store.token!r})).status)
-"""
-        head = f"import sys; sys.path[:0] = {[TESTS, HERE, *sys.path]!r}\n"
-        run = subprocess.run([sys.executable, "-c", head + code], capture_output=True, text=True, check=True)
-        assert run.stdout.strip() == BUSY
-        assert not store.has(task.key)
-    assert perform(call_of(task, store.folder, store.token)).status == DONE
-
-
-def test_a_claim_ends_with_its_process(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    (task,) = squares(3, log=str(log))[2:]
-    store = Store.create(tmp_path / "out")
-    holder = driver(f"""
-import time
-from peakrl.sweeps.store import FOLDER, MARKER, Store
-with Store({str(store.folder)!r}).claim({task.key!r}) as held:
-    open({str(tmp_path / "ready")!r}, "w").close()
-    time.sleep(60)
-""")
-    try:
-        while not (tmp_path / "ready").exists():
-            assert holder.poll() is None
-            time.sleep(0.01)
-        from threading import Timer
-
-        Timer(0.5, holder.kill).start()
-        begun = time.monotonic()
-        assert complete([task], store.folder, workers=1).made == 1
-        assert time.monotonic() - begun > 0.4
-    finally:
-        holder.kill()
-        holder.wait()
-    assert log.read_text() == "run 2\n"
-
-
-def test_two_sweeps_at_once_share_the_work(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    code = f"""
-from peakrl.sweeps import run_tasks
-from test_executor import squares
-run_tasks(squares(16, log={str(log)!r}, seconds=0.1), {str(tmp_path / "out")!r}, workers=1)
-"""
-    both = [driver(code), driver(code)]
-    assert [process.wait() for process in both] == [0, 0]
-    assert Counter(log.read_text().splitlines()) == {f"run {x}": 1 for x in range(16)}
-
-
-def test_a_worker_that_does_not_see_the_folder_sends_the_result_back(tmp_path: Path) -> None:
-    (task,) = squares(4)[3:]
-    store = Store.create(tmp_path / "here")
-    outcome = perform(call_of(task, tmp_path / "elsewhere", store.token))
-    assert outcome.status == DONE
-    assert outcome.payload is not None
-    path = store.path(task.key)
-    path.parent.mkdir(parents=True)
-    path.write_bytes(outcome.payload)
-    assert store.read(task.key).digest == run_tasks([task], tmp_path / "there", workers=1)[0].digest
-
-
-def test_what_workers_send_back_is_stored_by_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    calm = run_tasks(squares(3), tmp_path / "calm", workers=1)
-    monkeypatch.setattr("peakrl.sweeps.executor.visible", lambda *_: False)
-    assert digests(run_tasks(squares(3), tmp_path / "out", workers=1)) == digests(calm)
-
-
-def test_another_version_of_the_kernels_is_not_passed_off_as_this_one(tmp_path: Path) -> None:
+def test_another_version_of_the_kernels_is_not_passed_off_as_this_one() -> None:
     (task,) = squares(1)
-    store = Store.create(tmp_path)
-    outcome = perform(call_of(task, tmp_path, store.token)._replace(key="0" * 40))
+    outcome = perform(Call("0" * 40, task.function, dict(task.config), None, None))
     assert "different versions" in outcome.message
-    assert store.keys() == set()
+    assert outcome.payload is None
+
+
+def test_a_run_that_another_sweep_has_made_meanwhile_is_not_made_again(tmp_path: Path) -> None:
+    first, second = squares(2, log=str(tmp_path / "log"))
+    store = Store.create(tmp_path / "out")
+
+    class Elsewhere(InProcess):
+        """After the first run, the second one is there."""
+
+        def submit(self, fn: Any, /, *args: Any, **options: Any) -> Any:
+            future = super().submit(fn, *args, **options)
+            store.write(Result.of(second, {"square": 1}, 0.0))
+            return future
+
+    done = complete([first, second], store.folder, engine=Elsewhere())
+    assert (done.found, done.made) == (1, 1)
+    assert (tmp_path / "log").read_text() == "run 0\n"
 
 
 def test_progress_counts_the_runs_that_were_found(
@@ -279,7 +205,7 @@ def test_progress_counts_the_runs_that_were_found(
 
 def test_nothing_runs_in_a_folder_of_another_schema(tmp_path: Path) -> None:
     store = Store.create(tmp_path / "out")
-    FOLDER._replace(schema=0).write(store.folder / MARKER, Record({"token": store.token}, {}))
+    FOLDER._replace(schema=0).write(store.folder / MARKER, Record({}, {}))
     with pytest.raises(StorageError, match="schema 0"):
         run_tasks(squares(1, log=str(tmp_path / "log")), store.folder, workers=1)
     assert not (tmp_path / "log").exists()

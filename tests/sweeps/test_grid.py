@@ -93,27 +93,6 @@ def test_problems_and_settings_are_the_ones_described(tmp_path: Path) -> None:
     assert learner_from(plan.settings[2].config) == ConstrainedQ.published(0.01)
 
 
-def test_listed_runs_take_the_place_of_the_grid(tmp_path: Path) -> None:
-    content = (
-        GOOD
-        + """
-    [[runs]]
-    problems = "scheduling_example"
-    settings = ["SafeQ", "published slack=0.1"]
-    seeds = [7, 9]
-
-    [[runs]]
-    problems = "harvest"
-    settings = "published"
-    episodes = 50
-    """
-    )
-    tasks = read_plan(written(tmp_path, content)).tasks
-    assert len(tasks) == 2 * 2 * 2 + 6 * 2 * 3
-    assert {task.config["seed"] for task in tasks[:8]} == {7, 9}
-    assert {task.config["episodes"] for task in tasks[8:]} == {50}
-
-
 @pytest.mark.parametrize(
     ("seeds", "expected"), [(3, [0, 1, 2]), ([5, 2], [5, 2]), (range(2, 4), [2, 3]), ({"first": 8, "count": 2}, [8, 9])]
 )
@@ -250,7 +229,6 @@ BAD = {
         r"settings\[0\]\.grid\.slack is empty: there would be no runs",
     ),
     "no seeds": (entry(seeds=0), "seeds is 0"),
-    "empty choice": (entry(runs=[{"problems": []}]), r"runs\[0\]\.problems is empty"),
     "twice in the grid": (
         entry(settings=[{"learner": "ConstrainedQ", "preset": "published", "slack": 1, "grid": {"slack": [1]}}]),
         r"settings\[0\]\.slack is given twice",
@@ -264,7 +242,6 @@ BAD = {
         ),
         r"settings\[1\]\.name: 'SafeQ' is already the name of settings\[0\]",
     ),
-    "unknown name": (entry(runs=[{"settings": "paper"}]), r"runs\[0\]\.settings: 'paper' is not among"),
     "bad number": (entry(episodes="many"), "episodes is 'many'; it must be a whole number"),
     "bad setting": (
         entry(settings=[{"learner": "ConstrainedQ", "preset": "published", "slack": -1}]),

@@ -12,7 +12,7 @@ import pytest
 from peakrl.errors import StorageError, SweepError
 from peakrl.records import Record
 from peakrl.sweeps import store as store_module
-from peakrl.sweeps.store import FOLDER, MARKER, Result, Store, Task, visible
+from peakrl.sweeps.store import FOLDER, MARKER, Result, Store, Task
 
 
 def make_result(**changes: object) -> Result:
@@ -97,7 +97,7 @@ def test_scalars_and_arrays_are_told_apart() -> None:
 
 def test_a_folder_of_another_schema_is_refused_by_name(tmp_path: Path) -> None:
     Store.create(tmp_path)
-    FOLDER._replace(schema=99).write(tmp_path / MARKER, Record({"token": "x"}, {}))
+    FOLDER._replace(schema=99).write(tmp_path / MARKER, Record({}, {}))
     for make in (Store.create, Store.open):
         with pytest.raises(StorageError, match=r"schema 99.*this peakrl reads schema 1: use another folder"):
             make(tmp_path)
@@ -115,12 +115,3 @@ def test_a_damaged_result_is_named(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     with pytest.raises(StorageError, match=f"{path.name} is damaged.*remove the file"):
         store.read(result.task.key)
-
-
-def test_a_folder_is_known_by_its_token(tmp_path: Path) -> None:
-    store = Store.create(tmp_path / "a")
-    other = Store.create(tmp_path / "b")
-    assert visible(store.folder, store.token)
-    assert not visible(other.folder, store.token)
-    assert not visible(tmp_path / "c", store.token)
-    assert Store.create(tmp_path / "a").token == store.token

@@ -8,8 +8,7 @@ A `WorkerProcess` exchanges lines of JSON with a process of its own, so that the
 else. Workers of this machine are such processes, and so is whatever runs a task with a time limit, on any executor: a
 watchdog ends the process.
 
-The worker stores the result, so that nothing is lost if the driver dies. If the folder is not visible from the worker's
-machine, the result is sent to the driver as bytes.
+A worker returns its result as the bytes of a file, and the driver stores it: workers need not see the folder.
 """
 
 from __future__ import annotations
@@ -40,10 +39,8 @@ from peakrl.cores import usable_cores
 from peakrl.errors import PeakError, SettingsError, SweepError
 from peakrl.progress import Progress, say
 from peakrl.specs.user_code import described
-from peakrl.sweeps.store import Result, Store, Task, visible
+from peakrl.sweeps.store import Result, Store, Task
 
-#: Seconds between two checks of tasks that another sweep is running.
-PATIENCE = 0.2
 #: Most tasks that are submitted at a time if `workers` is None.
 MOST = 1000
 #: Most failures that an error message lists.
@@ -54,7 +51,6 @@ LIBRARIES = ("NUMBA_NUM", "OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "BLIS_NUM", "VEC
 ONE_THREAD = {f"{library}_THREADS": "1" for library in LIBRARIES}
 #: Folder of the present task: paths in its configuration are relative to it.
 FOLDER: ContextVar[str] = ContextVar("folder", default=".")
-DONE, FAILED, BUSY = "done", "failed", "busy"
 
 
 class Call(NamedTuple):
@@ -63,8 +59,6 @@ class Call(NamedTuple):
     key: str
     function: str
     config: Mapping[str, Any]
-    folder: str
-    token: str
     time_limit: float | None
     #: Folder of user modules and of relative paths in the configuration.
     search: str | None
@@ -73,12 +67,11 @@ class Call(NamedTuple):
 class Outcome(NamedTuple):
     """The outcome of a task."""
 
-    status: str
+    #: The file of the result; None if the task failed.
+    payload: bytes | None
     message: str = ""
     #: Worth a retry: the machine failed, not the task.
     transient: bool = False
-    #: The stored form of the result, if the folder is not visible to the worker.
-    payload: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -173,14 +166,13 @@ def complete(
     missing = missing_tasks(unique.values(), store)
     done = Completion(found=len(unique) - len(missing))
     if missing:
-        token, absolute = store.token, str(store.folder.absolute())
-        calls = [Call(t.key, t.function, t.config, absolute, token, time_limit, search) for t in missing]
+        calls = deque(Call(task.key, task.function, task.config, time_limit, search) for task in missing)
         with (
             chosen_engine(engine, workers, address) as chosen,
             Progress(title, total=len(unique), unit="runs", begin=done.found, enabled=progress) as shown,
         ):
             most = 1 if isinstance(chosen, InProcess) else workers or MOST
-            _Driver(store, unique, retries, done, shown).drive(chosen, deque(calls), most)
+            _Driver(store, unique, retries, done, shown).drive(chosen, calls, most)
     return done
 
 
@@ -191,23 +183,24 @@ def missing_tasks(tasks: Iterable[Task], store: Store) -> list[Task]:
 
 
 class _Driver:
-    """Submits tasks and handles their outcomes: done, retry, give up, or wait for another sweep."""
+    """Submits tasks and handles their outcomes: done, retry or give up."""
 
     def __init__(self, store: Store, tasks: dict[str, Task], retries: int, done: Completion, shown: Progress) -> None:
         self.store, self.tasks, self.retries, self.done, self.shown = store, tasks, retries, done, shown
         #: Failed attempts of each task.
         self.mishaps: Counter[str] = Counter()
-        #: Tasks that another sweep is running.
-        self.waiting: list[Call] = []
 
     def drive(self, engine: Executor, queue: deque[Call], most: int) -> None:
         """Run until every task is done or has failed, with at most `most` of them submitted at a time."""
         under_way: dict[Future[Outcome], Call] = {}
         done: SimpleQueue[Future[Outcome]] = SimpleQueue()
         try:
-            while queue or under_way or self.waiting:
+            while queue or under_way:
                 while queue and len(under_way) < most:
                     call = queue.popleft()
+                    if self.store.has(call.key):  # another sweep has made it meanwhile
+                        self.done.found += 1
+                        continue
                     try:
                         future = engine.submit(perform, call)
                     except RuntimeError as error:
@@ -219,10 +212,6 @@ class _Driver:
                 if under_way:
                     future = done.get()
                     self.settle(under_way.pop(future), outcome_of(future), queue)
-                else:  # another sweep is running the rest: check again later
-                    time.sleep(PATIENCE)
-                    queue.extend(self.waiting)
-                    self.waiting.clear()
         finally:
             for future in under_way:
                 future.cancel()
@@ -232,9 +221,6 @@ class _Driver:
         task, done = self.tasks[call.key], self.done
         if outcome.payload is not None:
             self.store.put(call.key, outcome.payload)
-        if outcome.status == BUSY:
-            self.waiting.append(call)
-        elif outcome.status == DONE or self.store.has(call.key):  # a worker may be lost after its task was done
             done.made += 1
         elif outcome.transient and self.mishaps[call.key] < self.retries:
             self.mishaps[call.key] += 1
@@ -253,7 +239,7 @@ def outcome_of(future: Future[Outcome]) -> Outcome:
         return future.result()
     except Exception as error:
         words = (str(error).strip().splitlines() or [""])[0]
-        return Outcome(FAILED, f"a worker was lost: {type(error).__name__}: {words}", transient=True)
+        return Outcome(None, f"a worker was lost: {type(error).__name__}: {words}", transient=True)
 
 
 # The worker ---------------------------------------------------------------------------------------------------------
@@ -279,25 +265,17 @@ def perform_now(call: Call, watchdog: IO[bytes] | None = None) -> Outcome:
     After the time limit, the process ends with "Timeout" and a traceback in `watchdog`.
     """
     try:
-        if not visible(call.folder, call.token):
-            with tempfile.TemporaryDirectory(prefix="peakrl-") as folder:
-                store = Store.create(folder)
-                _make(call, store, watchdog)
-                return Outcome(DONE, payload=store.path(call.key).read_bytes())
-        store = Store(call.folder)
-        with store.claim(call.key) as claimed:
-            if not store.has(call.key):
-                if not claimed:
-                    return Outcome(BUSY)
-                _make(call, store, watchdog)
-        return Outcome(DONE)
+        with tempfile.TemporaryDirectory(prefix="peakrl-") as folder:
+            store = Store(folder)
+            store.write(made(call, watchdog))
+            return Outcome(store.path(call.key).read_bytes())
     except (Exception, SystemExit) as error:
         message = str(error) if isinstance(error, PeakError) else described(error)
-        return Outcome(FAILED, message, transient=isinstance(error, OSError | MemoryError))
+        return Outcome(None, message, transient=isinstance(error, OSError | MemoryError))
 
 
-def _make(call: Call, store: Store, watchdog: IO[bytes] | None) -> None:
-    """Call the function and store its result."""
+def made(call: Call, watchdog: IO[bytes] | None) -> Result:
+    """Call the function and return its result."""
     task = Task(call.function, call.config)
     if task.key != call.key:
         raise SweepError(
@@ -315,7 +293,7 @@ def _make(call: Call, store: Store, watchdog: IO[bytes] | None) -> None:
     finally:
         faulthandler.cancel_dump_traceback_later()
         FOLDER.reset(folder)
-    store.write(Result.of(task, returned, time.perf_counter() - begun))
+    return Result.of(task, returned, time.perf_counter() - begun)
 
 
 def load_function(name: str, search: str | None = None) -> Callable[..., Any]:
@@ -344,7 +322,8 @@ def serve() -> None:
     with suppress(BrokenPipeError):  # the driver has ended; the result is stored
         for line in calls:
             outcome = perform_now(Call(*json.loads(line)), answers)
-            answers.write(json.dumps(outcome, default=bytes.hex).encode() + b"\n")
+            payload = outcome.payload or b""
+            answers.write(json.dumps([len(payload), *outcome[1:]]).encode() + b"\n" + payload)
 
 
 class WorkerProcess:
@@ -381,17 +360,19 @@ class WorkerProcess:
                 process.stdin.write(json.dumps(call).encode() + b"\n")
                 process.stdin.flush()
             answer = process.stdout.readline()
+            if answer.startswith(b"["):
+                size, *rest = json.loads(answer)
+                payload = process.stdout.read(size)
+                if len(payload) == size:
+                    return Outcome(payload or None, *rest)
         except BaseException:
             self._stop()
             raise
-        if answer.startswith(b"["):
-            outcome = Outcome(*json.loads(answer))
-            return outcome._replace(payload=outcome.payload and bytes.fromhex(str(outcome.payload)))
         code = self._stop()
         if answer.startswith(b"Timeout"):
-            return Outcome(FAILED, f"the time limit of {call.time_limit:g} s has passed")
+            return Outcome(None, f"the time limit of {call.time_limit:g} s has passed")
         how = f"{signal.Signals(-code).name}({code})" if code < 0 else f"exit code {code}"
-        return Outcome(FAILED, f"the worker process died: {how}", transient=True)
+        return Outcome(None, f"the worker process died: {how}", transient=True)
 
     def end(self) -> None:
         """End the process and its task for good."""

@@ -21,8 +21,7 @@
     preset = "paper"                # a class method of the learner
     slack = 0.1
 
-The runs are all combinations of problems, settings, episodes and seeds, or those of `[[runs]]` tables with `problems`
-and `settings` by name and optionally their own `episodes` and `seeds`.
+The runs are all combinations of problems, settings, episodes and seeds.
 """
 
 from __future__ import annotations
@@ -49,8 +48,7 @@ from peakrl.sweeps.learning import FUNCTION, described, digest_of_run, with_sour
 from peakrl.sweeps.store import MARKER, Result, Store, Task, check_plain
 from peakrl.training.spec_file import learner_settings
 
-KEYS = ("name", "folder", "seeds", "episodes", "points", "problems", "settings", "runs")
-RUN_KEYS = ("problems", "settings", "episodes", "seeds")
+KEYS = ("name", "folder", "seeds", "episodes", "points", "problems", "settings")
 DEFAULT_POINTS = 200
 #: Most combinations of a grid, and most runs.
 MOST_CHOICES, MOST_RUNS = 100_000, 1_000_000
@@ -61,8 +59,6 @@ class Choice:
     """A problem or settings by name."""
 
     name: str
-    #: Name without the suffix of the grid.
-    entry: str
     #: The code that it names, each with its key.
     code: Sequence[tuple[str, Any]]
     #: Returns the configuration; this may run the code.
@@ -186,7 +182,7 @@ def problem_choices(given: Mapping[str, Any], where: str, base: Path) -> Iterato
             with refused(), located(where):
                 return described(spec, base, follow_seed=follow)
 
-        yield Choice(name + suffix, name, spec.code(where), configure)
+        yield Choice(name + suffix, spec.code(where), configure)
 
 
 def settings_choices(given: Mapping[str, Any], where: str, base: Path) -> Iterator[Choice]:
@@ -203,7 +199,7 @@ def settings_choices(given: Mapping[str, Any], where: str, base: Path) -> Iterat
                 return with_source(learner_settings(values, where, base).brief(), base)
 
         code = [(f"{where}.learner", values["learner"])] if is_name(values["learner"]) else []
-        yield Choice(name + suffix, name, code, configure)
+        yield Choice(name + suffix, code, configure)
 
 
 @contextmanager
@@ -242,53 +238,20 @@ def plan_runs(
 ) -> Iterator[Task | str]:
     """Yield the task of each run; only its name if it depends on code that may not be run."""
     points = whole(table.get("points", DEFAULT_POINTS), "points", 0, 1_000_000)
-    total = 0
-    for where, block in blocks(table):
-        chosen = by_name(block, "problems", problems, where), by_name(block, "settings", settings, where)
-        episodes = whole_numbers(pick(block, table, "episodes", where), f"{where}episodes", 1, MOST_EPISODES)
-        seeds = seed_list(pick(block, table, "seeds", where), f"{where}seeds")
-        total += len(chosen[0]) * len(chosen[1]) * len(episodes) * len(seeds)
-        if total > MOST_RUNS:
-            raise SweepError(f"the sweep has over {MOST_RUNS:,} runs; cut it into several")
-        for problem, setting, count, seed in itertools.product(*chosen, episodes, seeds):
-            name = f"{problem.name}, {setting.name}, {count:,} episodes, seed {seed}"
-            if not run_code and (problem.code or setting.code):
-                yield name
-                continue
-            run = {"episodes": count, "seed": seed, "points": points} | digest_of_run(problem.config, seed, base)
-            yield Task(FUNCTION, {"problem": problem.config, "settings": setting.config, **run}, name)
-
-
-def blocks(table: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the [[runs]] tables, or one empty table for all combinations."""
-    if "runs" not in table:
-        yield "", {}
-        return
-    for where, block in tables(table, "runs"):
-        check_keys(block, RUN_KEYS, f"{where}.")
-        yield f"{where}.", block
-
-
-def by_name(block: Mapping[str, Any], key: str, choices: tuple[Choice, ...], where: str) -> list[Choice]:
-    """Return the choices that a block names; all if it names none."""
-    if key not in block:
-        return list(choices)
-    found = []
-    for name in several(block[key], f"{where}{key}"):
-        matching = [choice for choice in choices if name in (choice.name, choice.entry)]
-        if not matching:
-            known = dict.fromkeys(choice.entry for choice in choices)
-            raise SweepError(f"{where}{key}: {name!r} is not among the {key}; there are {', '.join(known)}")
-        found += matching
-    return found
-
-
-def pick(block: Mapping[str, Any], table: Mapping[str, Any], key: str, where: str) -> Any:
-    """Return the value of a block or of the sweep."""
-    value = block.get(key, table.get(key))
-    if value is None:
-        raise SweepError(f"{where}{key} is missing")
-    return value
+    for key in ("episodes", "seeds"):
+        if table.get(key) is None:
+            raise SweepError(f"{key} is missing")
+    episodes = whole_numbers(table["episodes"], "episodes", 1, MOST_EPISODES)
+    seeds = seed_list(table["seeds"], "seeds")
+    if len(problems) * len(settings) * len(episodes) * len(seeds) > MOST_RUNS:
+        raise SweepError(f"the sweep has over {MOST_RUNS:,} runs; cut it into several")
+    for problem, setting, count, seed in itertools.product(problems, settings, episodes, seeds):
+        name = f"{problem.name}, {setting.name}, {count:,} episodes, seed {seed}"
+        if not run_code and (problem.code or setting.code):
+            yield name
+            continue
+        run = {"episodes": count, "seed": seed, "points": points} | digest_of_run(problem.config, seed, base)
+        yield Task(FUNCTION, {"problem": problem.config, "settings": setting.config, **run}, name)
 
 
 def seed_list(given: Any, where: str) -> list[int]:

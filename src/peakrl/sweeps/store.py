@@ -5,33 +5,29 @@
 
 Equal keys mean the same task, equal digests the same result; the run time is part of neither.
 
-    FOLDER/peakrl-results        a token that identifies the folder
+    FOLDER/peakrl-results        marks the folder
     FOLDER/runs/ab/ab12...run    one file per result, written atomically
     FOLDER/names/...             names of the problems and settings of sweeps
-    FOLDER/claims                one byte of this file is locked for each running task
 
-A claim is a lock of the operating system and ends with the process that holds it. It prevents two sweeps that share the
-folder from running the same task; on file systems without locks both run it, with equal results.
+Several sweeps may share a folder: a task that two of them run at once has equal results.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import math
 import os
-import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.errors import PeakError, ProblemError, StorageError, SweepError
+from peakrl.errors import ProblemError, StorageError, SweepError
 from peakrl.records import FileKind, Record
 from peakrl.specs.spec import as_plain
 from peakrl.storage import write_file
@@ -189,9 +185,8 @@ class Store:
         except (OSError, ValueError) as error:  # ValueError: invalid name
             why = getattr(error, "strerror", None) or error
             raise StorageError(f"cannot create the folder {folder}: {why}") from error
-        with store._locked(1 << 62, wait=True):  # two sweeps may start at once
-            if not (store.folder / MARKER).exists():
-                FOLDER.write(store._prepared(store.folder / MARKER), Record({"token": uuid.uuid4().hex}, {}))
+        if not (store.folder / MARKER).exists():
+            FOLDER.write(store._prepared(store.folder / MARKER), Record({}, {}))
         return cls.open(folder)
 
     @classmethod
@@ -200,14 +195,8 @@ class Store:
         store = cls(folder)
         if not os.path.exists(store.folder / MARKER):  # unlike Path.exists, False for invalid names
             raise StorageError(f"{folder} is not a folder of results: it has no {MARKER}; `peakrl sweep` creates one")
-        _ = store.token  # raises for another schema
+        FOLDER.read(store.folder / MARKER)  # raises for another schema
         return store
-
-    @property
-    def token(self) -> str:
-        """Identifies the folder, also from other machines."""
-        with FOLDER.reading(self.folder / MARKER) as record:
-            return str(record.plain["token"])
 
     def path(self, key: str) -> Path:
         """The file of the result of `key`."""
@@ -270,43 +259,7 @@ class Store:
                 found.append(names)
         return found
 
-    # Running tasks ---------------------------------------------------------------------------------------------------
-
-    @contextlib.contextmanager
-    def claim(self, key: str) -> Iterator[bool]:
-        """Hold the claim on `key` while the block runs; False if another process holds it."""
-        # 60 bits of the key: two keys that share them would merely wait for each other.
-        with self._locked(int(key[:15], 16), wait=False) as claimed:
-            yield claimed
-
-    @contextlib.contextmanager
-    def _locked(self, byte: int, *, wait: bool) -> Iterator[bool]:
-        """Lock one byte of the claims file; False if another process holds it."""
-        try:
-            import fcntl
-        except ImportError:  # pragma: no cover (no such locks on this system)
-            yield True
-            return
-        with self._claims() as file:
-            locked = True
-            try:
-                fcntl.lockf(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB), 1, byte)
-            except (BlockingIOError, PermissionError):
-                locked = False
-            except OSError:
-                pass  # the file system has no locks
-            yield locked
-
     # Folders of others, whose links may lead to files outside of them ------------------------------------------------
-
-    def _claims(self) -> IO[str]:
-        """Open the claims file for writing; never a link or a pipe."""
-        path = self.folder / "claims"
-        plain = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-        try:
-            return os.fdopen(os.open(path, os.O_APPEND | os.O_WRONLY | os.O_CREAT | plain, 0o666), "w")
-        except OSError as error:
-            raise StorageError(f"cannot write {path}: {error.strerror}; remove it") from error
 
     def _prepared(self, path: Path) -> Path:
         """Create the folder of a new file and return the path; raise if the path contains a link."""
@@ -326,11 +279,3 @@ def written(path: Path) -> int:
         return path.stat().st_mtime_ns
     except OSError:
         return 0
-
-
-def visible(folder: str | Path, token: str) -> bool:
-    """Is `folder` on this machine the store with this token?"""
-    try:
-        return Store(folder).token == token
-    except PeakError:
-        return False
