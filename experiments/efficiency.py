@@ -82,7 +82,7 @@ QUICK = replace(
 
 def our_learners(peak: float) -> dict[str, dict[str, Any]]:
     """Return the default, and the practical learner as it comes and with everything that can be declared."""
-    known = Assumptions(shared_transitions=True, constraint_depends_on="action", max_reward=math.log(1 + peak))
+    known = Assumptions(constraint_depends_on="action", max_reward=math.log(1 + peak))
     return {
         POSTERIOR: configured(PosteriorSampling()),
         PRACTICAL: configured(SafeQ()),

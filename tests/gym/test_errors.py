@@ -10,7 +10,7 @@ from gymnasium.vector import SyncVectorEnv
 
 from peakrl import Assumptions, ConstrainedEnv, PeakError, learn, simulate
 from peakrl.errors import SettingsError, TargetError
-from peakrl.learners import ConstrainedQ, SafeQ
+from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
 
 PRACTICAL = SafeQ()
 DECLARED = {"horizon": 4, "reward_range": (0, 1)}
@@ -178,7 +178,7 @@ def test_costs_above_0_are_violations_also_as_the_third_of_six_values(cost):
         ({"history": "all"}, "history"),
         ({"episodes": 0}, "episodes"),
         ({"settings": ConstrainedQ.paper(0.1)}, "constraint_bounds"),
-        ({"assumptions": Assumptions(shared_transitions=True)}, "shared_transitions"),
+        ({"settings": PosteriorSampling(), "assumptions": Assumptions(shared_transitions=True)}, "shared_transitions"),
         ({"assumptions": "stationary"}, "assumptions"),
     ],
 )

@@ -26,12 +26,12 @@ from peakrl.training.trainer import Trainer
 NONE = Assumptions()
 
 
-def practical(share_outcomes=None, **values):
+def practical(**values):
     """Settings of the learner, and what it is told of the target."""
     declared = {
         name: values.pop(name) for name in ("constraint_depends_on", "max_reward", "stationary") if name in values
     }
-    return SafeQ(**values), Assumptions(shared_transitions=share_outcomes or None, **declared)
+    return SafeQ(**values), Assumptions(**declared)
 
 
 def learn(model, case, **arguments):
@@ -52,10 +52,6 @@ SETTINGS = {
     "no sharing, plain steps": practical(share_steps=False, adaptive_steps=False),
     "no memory": practical(constraint_memory=False, slack=0.1),
     "loose start": practical(tight_optimism=False),
-    "shared outcomes": practical(share_outcomes=True),
-    "shared outcomes, plain steps": practical(share_outcomes=True, adaptive_steps=False),
-    "shared outcomes, separate steps": practical(share_outcomes=True, share_steps=False),
-    "shared outcomes, no memory": practical(share_outcomes=True, constraint_memory=False, penalty=3.0),
     "everything off": practical(
         tight_optimism=False,
         constraint_memory=False,
@@ -79,7 +75,6 @@ def twin(problem, model, case):
     settings, assumptions = case
     told = SimpleNamespace(
         **settings.model_dump(),
-        share_outcomes=bool(assumptions.shared_transitions),
         constraint_depends_on=assumptions.constraint_depends_on,
     )
     horizon, count = model.horizon, max(model.num_constraints, 1)
@@ -189,7 +184,7 @@ class SlowFall(Problem):
         return [Outcome(1.0, min(state + 1, 3), *paid)]
 
 
-@pytest.mark.parametrize("name", ["as it comes", "shared outcomes"])
+@pytest.mark.parametrize("name", ["as it comes", "no trials"])
 def test_pairs_that_are_dead_at_early_steps_only_equal_the_twins(name):
     for seed in range(4):
         problem = SlowFall(np.random.default_rng(seed).uniform(size=(4, 2)))
@@ -205,14 +200,13 @@ def alike_by_action(seed):
     return energy_harvesting(horizon=3, battery=2, max_arrival=3, peak_power=2, mean=2, std=1, seed=seed)
 
 
-@pytest.mark.parametrize("share_outcomes", [False, True])
-def test_violations_that_hold_for_all_alike_equal_the_twins(share_outcomes):
-    settings = practical(constraint_depends_on="action", share_outcomes=share_outcomes)
+def test_violations_that_hold_for_all_alike_equal_the_twins():
+    settings = practical(constraint_depends_on="action")
     for seed in range(3):
         assert twin_differences(alike_by_action(seed), settings, seed) == []
     frozen = energy_harvesting(horizon=3, battery=2, max_arrival=3, peak_power=2, mean=2, std=1, arrivals="frozen")
     assert twin_differences(frozen, settings, 1) == []
-    settings = practical(constraint_depends_on="pair", share_outcomes=share_outcomes)
+    settings = practical(constraint_depends_on="pair")
     assert twin_differences(random_problem(3, stationary=True, outcome_payoffs=False), settings, 4) == []
 
 
@@ -386,7 +380,7 @@ def test_trials_come_ever_more_rarely_and_never_take_what_is_forbidden():
 # The change list ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("settings", [practical(), practical(constraint_depends_on="action", share_outcomes=True)])
+@pytest.mark.parametrize("settings", [practical(), practical(constraint_depends_on="action")])
 def test_one_episode_never_logs_more_changes_than_it_reserves(settings):
     for model in (
         compile_model(alike_by_action(0)),
@@ -409,12 +403,12 @@ def test_one_episode_never_logs_more_changes_than_it_reserves(settings):
 def test_the_kernel_means_the_same_without_compilation():
     script = """
 from helpers.random_problems import random_problem
-from peakrl import Assumptions, compile_model, learn
+from peakrl import compile_model, learn
 from peakrl.learners import SafeQ
 for seed in (1, 2, 3):
-    for shared in (False, True):
-        run = learn(compile_model(random_problem(seed, horizon=3)), SafeQ(),
-                    assumptions=Assumptions(shared_transitions=shared), episodes=20, seed=seed, history="none")
+    for trials in (False, True):
+        run = learn(compile_model(random_problem(seed, horizon=3)), SafeQ(trials=trials), episodes=20, seed=seed,
+                    history="none")
         print(run.q.tobytes().hex(), run.averaged_policy.change_row.tobytes().hex(), run.feasible)
 """
     said = []
@@ -474,19 +468,10 @@ def test_a_declared_max_reward_is_where_optimism_starts():
 
 def test_one_violation_of_each_power_is_enough_where_constraints_depend_on_the_power():
     model = compile_model(energy_harvesting(peak_power=8, log_base=math.e))
-    for shared in (False, True):
-        settings = practical(constraint_depends_on="action", share_outcomes=shared)
-        run = learn(model, settings, episodes=4000, seed=1, history="none", average=False)
-        assert run.violations <= 32
-        assert evaluate(model, run.policy).violation == 0
-
-
-def test_declared_outcomes_bring_random_arrivals_within_half_a_percent_in_4000_episodes():
-    model = compile_model(energy_harvesting(peak_power=15, log_base=math.e))
-    settings = practical(constraint_depends_on="action", share_outcomes=True)
-    result = evaluate(model, learn(model, settings, episodes=4000, seed=2, history="none", average=False).policy)
-    assert result.value > 0.995 * solve(model).value
-    assert result.violation == 0
+    settings = practical(constraint_depends_on="action")
+    run = learn(model, settings, episodes=4000, seed=1, history="none", average=False)
+    assert run.violations <= 32
+    assert evaluate(model, run.policy).violation == 0
 
 
 def test_examples_1_and_2_are_optimal_after_the_last_violation():

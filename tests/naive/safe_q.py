@@ -35,7 +35,7 @@ class PracticalTwin:
         self.begin()
 
     def begin(self):
-        self.n, self.errors, self.x, self.mean, self.tries = {}, {}, {}, {}, {}
+        self.n, self.errors = {}, {}
         # The actions that trials take, by node; how often a state was met; the mean square of errors.
         self.tried_next, self.met, self.square = {}, {}, {}
         for (h, state), actions in self.nodes.items():
@@ -63,13 +63,6 @@ class PracticalTwin:
     def pair(self, h, state, action):
         """A stored pair: in a stationary model the same one at every step."""
         return (state, action) if self.stationary else (h, state, action)
-
-    def distribution(self, h, state, action):
-        if not self.settings.share_outcomes:
-            return self.pair(h, state, action)
-        # Pairs with the same next states and probabilities share a distribution, at one step or at all.
-        chances = tuple((following, p) for p, following, *_ in self.walk.outcomes(h, state, action))
-        return chances if self.stationary else (h, chances)
 
     def columns(self, h, state):
         """The steps that a transition from `state` at step h teaches."""
@@ -108,8 +101,6 @@ class PracticalTwin:
 
     def key(self, h, state, action):
         """What visits are counted by."""
-        if self.settings.share_outcomes:
-            return self.distribution(h, state, action), None if self.share else h
         return *self.pair(h, state, action), None if self.share else h
 
     def try_again(self, h, state):
@@ -166,38 +157,6 @@ class PracticalTwin:
                 if new == -math.inf:
                     self.forbidden.add((c, state, action))
 
-    def update_distribution(self, h, state, action, reward, following):
-        distribution, pair, most = self.distribution(h, state, action), self.pair(h, state, action), self.start[-1]
-        tries = self.tries[pair] = self.tries.get(pair, 0) + 1
-        kept = self.mean.get(pair, most)
-        share = (self.horizon + 1.0) / (self.horizon + self.patience + tries) if self.proved else 1.0 / tries
-        self.mean[pair] = kept + share * (reward - kept)
-        self.follow_distribution(h, distribution, following)
-        self.compose(state, self.columns(h, state))
-
-    def follow_distribution(self, h, distribution, following):
-        # Every step of a shared distribution is updated, whether or not the state occurs there.
-        columns, most = range(self.horizon) if self.share else [h], self.start[-1]
-        alpha = self.step_size(
-            (distribution, None if self.share else h),
-            self.x.get((h, distribution), self.start[h] - most),
-            self.w(h + 1, following),
-        )
-        for c in columns:
-            old = self.x.get((c, distribution), self.start[c] - most)
-            self.x[c, distribution] = old + alpha * (self.w(c + 1, following) - old) if old > -math.inf else old
-
-    def compose(self, state, columns):
-        most = self.start[-1]
-        for c in columns:
-            for action in self.nodes.get((c, state), []):
-                if self.q[c, state, action] > -math.inf:
-                    earns = self.mean.get(self.pair(c, state, action), most)
-                    distribution = self.distribution(c, state, action)
-                    self.q[c, state, action] = new = earns + self.x.get((c, distribution), self.start[c] - most)
-                    if new == -math.inf:
-                        self.forbidden.add((c, state, action))
-
     def learn(self, path):
         for h, state, action, r, f, following in reversed(path):
             violation = sum(max(-x, 0.0) for x in f)
@@ -207,8 +166,7 @@ class PracticalTwin:
             if not self.remembers and f:
                 beyond = sum(min(0.0, min(x, 0.0) + self.settings.slack) for x in f)
                 reward = r + (self.penalty / len(f)) * beyond - self.least_reward
-            update = self.update_distribution if self.settings.share_outcomes else self.update_pair
-            update(h, state, action, reward, following)
+            self.update_pair(h, state, action, reward, following)
             if self.settings.trials and not self.proved:
                 self.try_again(h, state)
 

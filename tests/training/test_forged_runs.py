@@ -14,7 +14,7 @@ import pytest
 
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
-from peakrl import Assumptions, compile_model, learn, learners, resume
+from peakrl import compile_model, learn, learners, resume
 from peakrl.errors import StorageError
 from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.learners.base import Algorithm
@@ -82,13 +82,11 @@ def test_a_table_that_leads_out_of_bounds_is_refused(settings, name, value, tmp_
         load_run(tmp_path / "run")
 
 
-@pytest.mark.parametrize(("shared", "trials"), [(None, True), (True, False)])
-def test_a_run_that_has_hardly_begun_is_read(shared, trials, tmp_path):
+@pytest.mark.parametrize("trials", [False, True])
+def test_a_run_that_has_hardly_begun_is_read(trials, tmp_path):
     """Nothing has been tried, met or counted twice yet."""
     model = compile_model(random_problem(9, states=4, actions=3, horizon=3, stationary=True))
-    learn(model, SafeQ(trials=trials), episodes=1, assumptions=Assumptions(shared_transitions=shared)).save(
-        tmp_path / "run"
-    )
+    learn(model, SafeQ(trials=trials), episodes=1).save(tmp_path / "run")
     assert load_run(tmp_path / "run").episodes == 1
 
 

@@ -185,17 +185,6 @@ def distributions_of_rows(model: TabularModel | None, assumptions: Assumptions) 
     return distributions
 
 
-def distribution_starts(space: Space, distribution_of_row: Ints, start: Floats) -> Floats:
-    """[distribution, column]: optimistic initial values, from `start` [column] or, in a layered model, [slot]."""
-    distributions = int(distribution_of_row.max()) + 1
-    if space.shared:
-        return np.tile(start, (distributions, 1))
-    by_distribution = np.zeros((distributions, 1))
-    # All rows of a distribution belong to one step, because their next slots do.
-    by_distribution[distribution_of_row, 0] = start[space.slot_of_row]
-    return by_distribution
-
-
 class Groups(NamedTuple):
     """Rows with the same constraints: group g is rows[start[g]] .. rows[start[g+1]]. Empty: each row is a group."""
 

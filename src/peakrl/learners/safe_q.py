@@ -28,13 +28,6 @@ that information from the end of an episode reaches its beginning at once:
   the mean of delta^2 over all visits of the pair; the first error counts as the largest reward of a step, which covers
   what few visits may not have shown. Trials affect neither Q and W nor the returned policy, never take a forbidden
   action, and end with a proof of infeasibility.
-* Shared distributions (post-decision states): pairs that are declared to have the same distribution D of the next
-  state learn it together:
-
-      X_h(D) <- X_h(D) + alpha (W_{h+1}(s') - X_h(D)),   Q_h(s,a) = mean reward of (s,a) + X_h(D(s,a)),
-
-  with the count of D in place of N(s,a), and the largest reward of a step as the mean of an untried pair. A
-  distribution that was observed to lead to a dead end forbids all of its pairs. Q of a state is computed at its visits.
 
 Tables are [row, column] and [slot, column]; a column is a step in a stationary model, and a layered model, whose slots
 belong to steps, has one column.
@@ -51,16 +44,12 @@ from pydantic import Field
 
 from peakrl.checks import LARGEST_PENALTY
 from peakrl.errors import SettingsError
-from peakrl.gym.adapter import Rules
 from peakrl.jit import inlined, loop
 from peakrl.learners.assumptions import (
     NO_GROUPS,
-    Assumptions,
     Forbidden,
     Groups,
     check_max_reward,
-    distribution_starts,
-    distributions_of_rows,
     known_violations,
     make_groups,
 )
@@ -110,13 +99,6 @@ class SafeQ(LearnerSettings):
         check_max_reward(task.model, assumptions.max_reward)
         return SafeQLearner(task, self)
 
-    def check_environment(self, rules: Rules, assumptions: Assumptions) -> None:
-        """Raise if distributions are declared to be shared: their number is known on models only."""
-        if assumptions.shared_transitions:
-            raise SettingsError(
-                "shared_transitions is declared, but SafeQ shares distributions on models only: leave it out"
-            )
-
     def penalty_of(self, sizes: Sizes) -> float:
         """Return the penalty weight, used if violations are not remembered."""
         if self.penalty is not None:
@@ -134,24 +116,17 @@ class Tables(NamedTuple):
     w: Annotated[Floats, table("slot", "after", low=-np.inf)]
     #: [slot, column]: greedy row.
     greedy: Annotated[Longs, table("slot", "column", rows=True)]
-    #: [place, column], one column if steps are shared; a place is a row, or a distribution if those are shared.
-    visits: Annotated[Ints, table("place", "counted", low=0, high="steps")]
+    #: [row, column], one column if steps are shared.
+    visits: Annotated[Ints, table("row", "counted", low=0, high="steps")]
     #: [as visits, 3]: b, v and l of the adaptive step size.
-    errors: Annotated[Floats, table("place", "counted", 3, when="adaptive_steps")]
+    errors: Annotated[Floats, table("row", "counted", 3, when="adaptive_steps")]
     #: With trials: [as visits] mean square of the errors; [slot] visits.
-    square: Annotated[Floats, table("place", "counted", low=0, when="trials")]
+    square: Annotated[Floats, table("row", "counted", low=0, when="trials")]
     met: Annotated[Ints, table("slot", low=0, high="steps", when="trials")]
     #: [row]: the largest violation observed.
     max_violation: Annotated[Floats, table("row", low=0)]
     #: [row, column]: why it is known to fail (`learners.infeasibility`).
     witness: Annotated[Ints, table("row", "column", fill=NO_WITNESS, low=DECLARED, below="slot")]
-    #: If distributions are shared: [distribution, column] X, and why it is minus infinity; [row] mean reward and count.
-    x: Annotated[Floats, table("distribution", "column", low=-np.inf)]
-    distribution_witness: Annotated[
-        Ints, table("distribution", "column", fill=NO_WITNESS, low=NO_WITNESS, below="slot")
-    ]
-    reward: Annotated[Floats, table("row", when="distribution")]
-    tried: Annotated[Ints, table("row", low=0, high="steps", when="distribution")]
     #: 1 if violations are penalised, not remembered; episode of the proof of infeasibility (0: none); its first state.
     penalises: Annotated[Longs, table(1, low=0, high=1)]
     proved: Annotated[Longs, table(1, low=0, high="done")]
@@ -160,9 +135,6 @@ class Tables(NamedTuple):
     slot_step: Annotated[Longs, table("slot", stored=False)]
     slot_of_row: Annotated[Ints, table("row", stored=False)]
     before: Annotated[Longs, table("column", stored=False)]
-    #: [row]: its distribution; empty if distributions are not shared. [distribution, column]: the initial X.
-    distribution_of_row: Ints
-    distribution_start: Floats
     #: Rows with the same constraints.
     groups: Groups
     #: [step]: initial value of Q; at the last step, the largest reward of a step above the lower end `lowest`.
@@ -190,35 +162,22 @@ class SafeQLearner(TabularAlgorithm[Tables]):
         self.starts_first, self._groups = self.depends_on is None, NO_GROUPS
         start: Start = "tight" if settings.tight_optimism else "stepwise"
         initial = levels(start, sizes, self.penalty, assumptions.max_reward).start
-        distribution_of_row, distribution_start = distributions_of_rows(task.model, assumptions), np.empty((0, 0))
-        if len(distribution_of_row):
-            above = (initial if space.shared else initial[space.slot_step]) - initial[-1]
-            distribution_start = distribution_starts(space, distribution_of_row, above)
         own = {
-            "place": 0, "counted": space.horizon if space.shared and not self.shares_steps else 1,
-            "distribution": len(distribution_start),
+            "counted": space.horizon if space.shared and not self.shares_steps else 1,
             "adaptive_steps": settings.adaptive_steps, "trials": settings.trials,
         }  # fmt: skip
         super().__init__(
-            task, Tables, own,
-            distribution_of_row=distribution_of_row, distribution_start=distribution_start, groups=NO_GROUPS,
-            initial=initial, share=self.shares_steps,
+            task, Tables, own, groups=NO_GROUPS, initial=initial, share=self.shares_steps,
             offset=ERROR_WINDOW if settings.adaptive_steps else float(sizes.horizon),
         )  # fmt: skip
 
     # Tables --------------------------------------------------------------------------------------------------
-
-    def grow(self, first: int, log: Log) -> None:
-        """Enlarge the tables."""
-        self.store.sizes["place"] = self.store.sizes["distribution"] or self.space.rows
-        super().grow(first, log)
 
     def start(self, first: int, first_row: int, log: Log) -> None:
         """New entries start optimistic; rows whose group is known to violate are forbidden."""
         space, tables = self.space, self.tables
         if first == 0:
             tables.penalises[0] = not self.settings.constraint_memory
-            forget(tables)
             left = np.arange(space.horizon, -1, -1) * (0.0 - tables.lowest)  # after an early end rewards are 0
             tables.w[: space.ends] = left if space.shared else left[: space.ends, None]
         fill_slots(tables, self.layout, max(first, space.ends))
@@ -287,9 +246,7 @@ class SafeQLearner(TabularAlgorithm[Tables]):
 
     def visits(self) -> Longs:
         """[row]: visits, since the proof of infeasibility if there is one."""
-        tables = self.tables
-        counts = tables.tried[:, None] if len(tables.x) else tables.visits
-        return np.asarray(counts.sum(axis=1, dtype=np.int64))
+        return np.asarray(self.tables.visits.sum(axis=1, dtype=np.int64))
 
     def values(self) -> Floats:
         """[entry]: the Q-table; minus infinity for actions that are known to fail."""
@@ -319,11 +276,7 @@ def learn_path(tables: Tables, layout: Layout, path: Path, length: int, episode:
         high = columns if tables.share else own + 1
         for column in range(low, high):
             tables.before[column] = tables.greedy[slot, column]
-        if tables.x.shape[0] > 0:
-            update_distribution(tables, layout, row, following, reward, own, low, high)
-            recompose(tables, layout, slot, low, high)
-        else:
-            update_row(tables, layout, row, following, reward, own, low, high)
+        update_row(tables, layout, row, following, reward, own, low, high)
         refresh(tables, layout, slot, low, high)
         if trials:
             tables.met[slot] += 1
@@ -358,70 +311,30 @@ def update_row(
 
 
 @inlined
-def update_distribution(
-    tables: Tables, layout: Layout, row: int, following: int, reward: float, own: int, low: int, high: int
-) -> None:
-    """Move a row's mean reward towards `reward`, and X of its distribution towards W(following)."""
-    tries = tables.tried[row] + 1
-    tables.tried[row] = tries
-    kept = tables.reward[row] if tries > 1 else tables.initial[-1]
-    share = patient_rate(layout.horizon, tries) if tables.proved[0] > 0 else 1.0 / tries
-    tables.reward[row] = kept + share * (reward - kept)
-    distribution, ahead = tables.distribution_of_row[row], tables.shift
-    old, target = tables.x[distribution, own], tables.w[following, own + ahead]
-    alpha = step_size(tables, layout, distribution, 0 if tables.share else low, old, target)
-    for column in range(low, high):
-        old = tables.x[distribution, column]
-        target = tables.w[following, column + ahead]
-        tables.x[distribution, column] = old + alpha * (target - old) if old > -np.inf else old
-        if old > -np.inf and target == -np.inf:
-            tables.distribution_witness[distribution, column] = following
-
-
-@inlined
-def recompose(tables: Tables, layout: Layout, slot: int, low: int, high: int) -> None:
-    """Compute Q of a slot from mean rewards and X; forbidden entries stay forbidden."""
-    for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
-        distribution = tables.distribution_of_row[row]
-        reward = tables.reward[row] if tables.tried[row] > 0 else tables.initial[-1]
-        for column in range(low, high):
-            if tables.q[row, column] > -np.inf:
-                tables.q[row, column] = reward + tables.x[distribution, column]
-                if tables.x[distribution, column] == -np.inf:
-                    tables.witness[row, column] = tables.distribution_witness[distribution, column]
-
-
-@inlined
-def step_size(tables: Tables, layout: Layout, place: int, counted: int, old: float, target: float) -> float:
-    """Count a visit of a row (or distribution) and return its step size; `old` and `target` are of its own column."""
-    t = tables.visits[place, counted] + 1
-    tables.visits[place, counted] = t
+def step_size(tables: Tables, layout: Layout, row: int, counted: int, old: float, target: float) -> float:
+    """Count a visit of a row and return its step size; `old` and `target` are of its own column."""
+    t = tables.visits[row, counted] + 1
+    tables.visits[row, counted] = t
     if tables.proved[0] > 0:
-        return patient_rate(layout.horizon, t)
+        return (layout.horizon + 1.0) / (layout.horizon + PATIENCE + t)
     alpha = (tables.offset + 1.0) / (tables.offset + t)
     # The difference of two infinities is NaN.
     if old > -np.inf and target > -np.inf:
         if tables.square.shape[0] > 0:
             error = target - old if t > 1 else tables.initial[-1]
-            tables.square[place, counted] += (error * error - tables.square[place, counted]) / t
+            tables.square[row, counted] += (error * error - tables.square[row, counted]) / t
         if tables.errors.shape[0] > 0:
-            alpha = adaptive_rate(tables.errors, place, counted, t, target - old, tables.offset)
+            alpha = adaptive_rate(tables.errors, row, counted, t, target - old, tables.offset)
     return alpha
 
 
 @inlined
-def patient_rate(horizon: int, t: int) -> float:
-    """Return the step size of visit t after a proof of infeasibility."""
-    return (horizon + 1.0) / (horizon + PATIENCE + t)
-
-
-@inlined
-def adaptive_rate(errors: Floats, place: int, counted: int, t: int, delta: float, smoothing: float) -> float:
+def adaptive_rate(errors: Floats, row: int, counted: int, t: int, delta: float, smoothing: float) -> float:
     """Update the statistics with the error `delta` of visit t; return the step size."""
     weight = smoothing / (smoothing + t)
-    bias = (1.0 - weight) * errors[place, counted, 0] + weight * delta
-    square = (1.0 - weight) * errors[place, counted, 1] + weight * delta * delta
-    spread = errors[place, counted, 2]
+    bias = (1.0 - weight) * errors[row, counted, 0] + weight * delta
+    square = (1.0 - weight) * errors[row, counted, 1] + weight * delta * delta
+    spread = errors[row, counted, 2]
     alpha = 1.0
     if t > 2:
         least = 1.0 / t
@@ -430,9 +343,9 @@ def adaptive_rate(errors: Floats, place: int, counted: int, t: int, delta: float
             noise = min(noise / ((1.0 - weight) * (1.0 - weight)), square)
         alpha = 1.0 - noise / ((1.0 + spread) * square) if square > 0.0 else least
         alpha = min(1.0, max(alpha, least))
-    errors[place, counted, 0] = bias
-    errors[place, counted, 1] = square
-    errors[place, counted, 2] = (1.0 - alpha) * (1.0 - alpha) * spread + alpha * alpha
+    errors[row, counted, 0] = bias
+    errors[row, counted, 1] = square
+    errors[row, counted, 2] = (1.0 - alpha) * (1.0 - alpha) * spread + alpha * alpha
     return alpha
 
 
@@ -475,22 +388,21 @@ def try_again(tables: Tables, layout: Layout, slot: int, low: int, high: int) ->
     for column in range(low, high):
         most = -np.inf
         for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
-            place = np.int64(tables.distribution_of_row[row]) if tables.x.shape[0] > 0 else row
-            value = tables.q[row, column] + doubt(tables, place, 0 if tables.share else column)
+            value = tables.q[row, column] + doubt(tables, row, 0 if tables.share else column)
             if value > most:
                 most = value
                 tables.greedy[slot, column] = row
 
 
 @inlined
-def doubt(tables: Tables, place: int, counted: int) -> float:
-    """Return c sqrt(l m) of a row (or distribution); 0 before its first visit."""
+def doubt(tables: Tables, row: int, counted: int) -> float:
+    """Return c sqrt(l m) of a row; 0 before its first visit."""
     spread = 0.0
     if tables.errors.shape[0] > 0:
-        spread = tables.errors[place, counted, 2]
-    elif tables.visits[place, counted] > 0:
-        spread = (tables.offset + 1.0) / (tables.offset + tables.visits[place, counted])
-    return DOUBT * math.sqrt(spread * tables.square[place, counted])
+        spread = tables.errors[row, counted, 2]
+    elif tables.visits[row, counted] > 0:
+        spread = (tables.offset + 1.0) / (tables.offset + tables.visits[row, counted])
+    return DOUBT * math.sqrt(spread * tables.square[row, counted])
 
 
 @inlined
@@ -539,7 +451,10 @@ def start_afresh(tables: Tables, layout: Layout, log: Log) -> None:
         for column in range(tables.q.shape[1]):
             if tables.greedy[slot, column] != first:
                 note(log, column * layout.node_stride + slot, first)
-    forget(tables)
+    tables.visits[:] = 0
+    tables.errors[:] = 0.0
+    tables.square[:] = 0.0
+    tables.met[:] = 0
     fill_slots(tables, layout, tables.ends)
 
 
@@ -554,19 +469,6 @@ def fill_slots(tables: Tables, layout: Layout, low: int) -> None:
             tables.w[slot, column] = value if last > first else 0.0
             for row in range(first, last):
                 tables.q[row, column] = value
-
-
-@loop
-def forget(tables: Tables) -> None:
-    """Reset counts and distributions."""
-    tables.visits[:] = 0
-    tables.errors[:] = 0.0
-    tables.tried[:] = 0
-    tables.square[:] = 0.0
-    tables.met[:] = 0
-    for distribution in range(tables.x.shape[0]):
-        for column in range(tables.x.shape[1]):
-            tables.x[distribution, column] = tables.distribution_start[distribution, column]
 
 
 register(Tables, learn=learn_path)
