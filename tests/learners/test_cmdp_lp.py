@@ -9,7 +9,6 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from scipy import sparse
 
 import naive
 from experiments.neighbours import Inventory, tiny_harvesting
@@ -23,10 +22,9 @@ from peakrl.learners import DOPE, OptCMDP, OptPessLP, learner_from
 from peakrl.learners import cmdp_lp as following
 from peakrl.learners.cmdp_lp import Mixture
 from peakrl.learners.counts import count_step
-from peakrl.learners.empirical_model import Box, box_distributions, extended_flow
+from peakrl.learners.empirical_model import Box, box_distributions
 from peakrl.learners.episode import Log
-from peakrl.planning.lagrangian import best_within
-from peakrl.planning.occupancy import most_reward
+from peakrl.planning.lagrangian import NONE_FORBIDDEN, Search
 from peakrl.policy import StochasticPolicy
 from peakrl.sampling import draw_first, draw_outcome, seed_state, uniform
 from peakrl.training import load_run
@@ -106,17 +104,16 @@ def test_cvxpy_finds_the_value_of_the_extended_programme(seed, scale):
     box = Box.of(cells, algorithm.tables.counts.visits, scale, algorithm.box_log)
     nothing = np.zeros(model.num_rows)
     reward, cost = algorithm.chain_payoffs(chain, nothing, nothing)
-    paths, lines, bound = extended_flow(chain, algorithm.space, cells, box)
-    costs = sparse.csr_array(cost[paths.rows].T)
-    found = most_reward(paths, reward[paths.rows], costs, np.array([0.3]), 1.0, (lines, bound))
     value = naive.extended_programme(seen_of(model, algorithm), model, scale * algorithm.box_log, scale, 0.3)
-    priced = best_within(chain, reward, cost[:, 0], 0.3, box_distributions(chain, algorithm.space, cells, box))
-    if found is None:
-        assert value is None
-        assert priced is None
-    else:
-        assert reward[paths.rows] @ found.shares == pytest.approx(value, abs=1e-6)
-        assert priced.used <= 0.3 + 1e-12
+    search = Search(
+        chain, reward, cost[:, 0], 0.3, box_distributions(chain, algorithm.space, cells, box), NONE_FORBIDDEN
+    )
+    found = search.run()
+    assert (found is None) == (value is None)
+    if found is not None:
+        plan = search.plan(1.0, found.price)
+        assert plan.value + found.price * (0.3 - plan.cost) == pytest.approx(value, abs=1e-6)  # strong duality
+        assert found.used <= 0.3 + 1e-12
 
 
 def seen_of(model, algorithm):
@@ -352,9 +349,8 @@ def test_a_run_is_not_continued_beyond_the_episodes_that_its_margins_were_made_f
     assert resume(tmp_path / "other", episodes=20).episodes == 20
 
 
-def test_a_programme_that_is_too_large_says_so_and_what_to_do(monkeypatch):
-    monkeypatch.setattr("peakrl.learners.empirical_model.MOST_VARIABLES", 200)
-    with pytest.raises(SettingsError, match=r"has .* variables, more than 200: use a single limit"):
+def test_a_box_with_several_limits_is_refused():
+    with pytest.raises(SettingsError, match=r"limits are given, .* OptCMDP\(..., bonus=True\)"):
         learn(INVENTORY, OptCMDP(per_step=0.6), episodes=5)
 
 
@@ -380,7 +376,8 @@ class Leave(gymnasium.Env):
 @pytest.mark.parametrize("stationary", [True, False])
 @pytest.mark.parametrize("limits", [{"total": 1.0}, {"per_step": 1.0}])
 def test_an_episode_that_is_over_earns_0_for_the_steps_it_leaves_out(stationary, limits):
-    run = learn(Leave(stationary), OptCMDP(**limits, scale=0.01), episodes=60, history="none", average=False)
+    settings = OptCMDP.certainty_equivalent(**limits)
+    run = learn(Leave(stationary), settings, episodes=60, history="none", average=False)
     # By hand, with n steps left: leaving is better where 0.9 < 0.5 n, from the last but one step on.
     best = [run.policy.action(step, 0) for step in range(6 if stationary else 1)]
     assert best == ([1] * 5 + [0])[: len(best)]

@@ -43,7 +43,7 @@ from peakrl.learners.assumptions import Assumptions, Forbidden
 from peakrl.learners.base import Task, compiled
 from peakrl.learners.cmdp_limits import BudgetSettings
 from peakrl.learners.counts import TransitionCounts, count_step
-from peakrl.learners.empirical_model import Box, Cells, CountedChain, LimitedPlanner, box_distributions, extended_flow
+from peakrl.learners.empirical_model import Box, Cells, CountedChain, LimitedPlanner, box_distributions
 from peakrl.learners.episode import Log, Path, note, register
 from peakrl.learners.tables import table
 from peakrl.planning.backward import value_of_mixture
@@ -85,7 +85,8 @@ class LinearSettings(BudgetSettings):
 class OptCMDP(LinearSettings):
     """Settings of OptCMDP, of its form with bonuses, and of the certainty-equivalent plan."""
 
-    #: Add bonuses to rewards and subtract them from costs, instead of a box around the transition distribution.
+    #: Add bonuses to rewards and subtract them from costs, instead of a box around the transition distribution, which
+    #: is for a single limit.
     bonus: bool = False
 
     @classmethod
@@ -95,6 +96,12 @@ class OptCMDP(LinearSettings):
 
     def make(self, task: Task) -> LinearPlanner:
         """Return the algorithm for a target."""
+        limits = len(self.budget(task.sizes).limits)
+        if not self.bonus and limits > 1:
+            raise SettingsError(
+                f"{limits} limits are given, and a box around the transition distribution is for one: give total, or "
+                "plan with bonuses, OptCMDP(..., bonus=True)"
+            )
         return LinearPlanner(task, self, extended=not self.bonus)
 
 
@@ -276,7 +283,7 @@ class LinearPlanner(LimitedPlanner[Tables]):
         if len(self.budget.limits) == 1:
             within = self._within(chain, cells, box, reward, cost)
             return self._cheapest(chain, reward, cost) if within is None else within.weights
-        shares = self._programme(chain, cells, box, reward, cost)
+        shares = self._programme(chain, reward, cost)
         if shares is None:
             return self._cheapest(chain, reward, cost)
         charged = cost @ self.tables.price.reshape(-1, self.budget.quantities).max(axis=0)
@@ -306,14 +313,11 @@ class LinearPlanner(LimitedPlanner[Tables]):
             self.tables.price[0] = found.price
         return found
 
-    def _programme(self, chain: CountedChain, cells: Cells, box: Box, reward: Floats, cost: Floats) -> Floats | None:
+    def _programme(self, chain: CountedChain, reward: Floats, cost: Floats) -> Floats | None:
         """Return the optimal x of the programme; None if the limits are infeasible."""
         from scipy import sparse
 
-        paths, further = chain.flow, None
-        if self.extended:
-            paths, *lines = extended_flow(chain, self.space, cells, box)
-            further = (lines[0], lines[1])
+        paths = chain.flow
         charged = cost[paths.rows]
         if self.budget.by_step:
             column, quantity = np.nonzero(charged)
@@ -325,7 +329,7 @@ class LinearPlanner(LimitedPlanner[Tables]):
         span = max(self.task.sizes.span, float(np.abs(reward).max()))
         forbidden = self._forbidden(chain)
         closed = np.flatnonzero(forbidden[paths.entries]) if len(forbidden) else None
-        found = most_reward(paths, reward[paths.rows], costs, self.budget.limits, span, further, closed)
+        found = most_reward(paths, reward[paths.rows], costs, self.budget.limits, span, closed)
         if found is None:
             return None
         most = self.task.sizes.span * self.space.horizon / np.maximum(self.budget.ranges, 1e-300)

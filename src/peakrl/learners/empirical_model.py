@@ -8,8 +8,8 @@ reward and cost 0 (optimistic) or the largest cost (pessimistic). An end of epis
     ordinary   flow with P^ and given rewards and costs of the pairs
     extended   z_h(s,a,s') >= 0 in place of x_h(s,a) P^(s'):  sum_s' z = x,  (P^ - beta) x <= z <= (P^ + beta) x
 
-With a single limit, programmes are solved by a search for its Lagrange multiplier (`planning.lagrangian`), the extended
-one with `box_distributions`.
+The extended programme is solved for a single limit, by a search for its Lagrange multiplier (`planning.lagrangian`,
+`box_distributions`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.errors import SettingsError
 from peakrl.learners.assumptions import Forbidden
 from peakrl.learners.base import T, Task
 from peakrl.learners.cmdp_limits import Budget
@@ -35,8 +34,6 @@ from peakrl.reachability import reachable_nodes
 from peakrl.space import expand, read_only, starts_of
 from peakrl.types import Floats, Ints, Layout, Longs
 
-#: Largest extended programme that is solved, in variables.
-MOST_VARIABLES = 1_000_000
 #: Row numbers of an extra state, and of an end.
 EXTRA, END = -1, -2
 
@@ -246,87 +243,8 @@ def box_distributions(chain: CountedChain, space: Space, cells: Cells, box: Box)
     return Boxes(boxed, seen, unseen, starts_of(counts), chain.place[reached].astype(np.int32))
 
 
-def extended_flow(chain: CountedChain, space: Space, cells: Cells, box: Box) -> tuple[Flow, Any, Floats]:
-    """Return flow conservation in the box around P^, and the inequalities lines @ (x, z) <= bound."""
-    from scipy import sparse
-
-    plain, layout = chain.flow, chain.layout
-    x, horizon = len(plain.rows), layout.horizon
-    row_of = chain.row_of[plain.rows]
-    tried = np.zeros(len(row_of), bool)
-    tried[row_of >= 0] = np.diff(cells.start)[row_of[row_of >= 0]] > 0
-    # z: for every tried pair before the last step, the states of the next step.
-    wide = np.flatnonzero(tried & (plain.steps < horizon - 1))
-    targets = [np.arange(space.slots)] * horizon if space.shared else by_step(space)
-    counts = np.array([len(targets[step + 1]) for step in plain.steps[wide]], np.int64)
-    if x + counts.sum() > MOST_VARIABLES:
-        raise SettingsError(
-            f"the extended programme has {x + counts.sum():,} variables, more than {MOST_VARIABLES:,}: use a single "
-            "limit, total=, which needs no programme, or plan with bonuses, OptCMDP(..., bonus=True)"
-        )
-    of_x = np.repeat(wide, counts)
-    slot = np.concatenate([targets[step + 1] for step in plain.steps[wide]] or [np.empty(0, np.int64)])
-    probability, beta = estimates(cells, box, row_of[of_x], slot, space.slots)
-    z = len(of_x)
-
-    def matrix(values: Any, lines: Any, columns: Any, shape: tuple[int, int]) -> Any:
-        return sparse.csr_array((values, (lines, columns)), shape=shape)
-
-    # Nodes: outflow equals inflow, from the start, over z, or from untried pairs to the extra states.
-    nodes, line = np.unique(plain.nodes, return_inverse=True)
-    number = np.full(chain.num_nodes, -1, np.int64)
-    number[nodes] = np.arange(len(nodes))
-    stride = layout.node_stride
-    entered = number[(plain.steps[of_x] + 1) * stride + chain.place[slot]]
-    alone = np.flatnonzero(~tried & (plain.steps < horizon - 1))
-    leads = layout.outcome_next[layout.outcome_start[plain.rows[alone]]]
-    lone = number[(plain.steps[alone] + 1) * stride + leads]
-    inner, known = entered >= 0, lone >= 0
-    lines = np.concatenate([line, entered[inner], lone[known]])
-    columns = np.concatenate([np.arange(x), x + np.flatnonzero(inner), alone[known]])
-    values = np.concatenate([np.ones(x), -np.ones(int(inner.sum())), -np.ones(int(known.sum()))])
-    conserved = matrix(values, lines, columns, (len(nodes), x + z))
-    split_lines = np.repeat(np.arange(len(wide)), counts)
-    split = matrix(
-        np.concatenate([np.ones(z), -np.ones(len(wide))]),
-        np.concatenate([split_lines, np.arange(len(wide))]),
-        np.concatenate([x + np.arange(z), wide]),
-        (len(wide), x + z),
-    )
-    supply = np.zeros(len(nodes) + len(wide))
-    supply[number[chain.first_slot]] = chain.first_probability
-    upper, lower = np.flatnonzero(probability + beta < 1.0), np.flatnonzero(probability - beta > 0.0)
-    count = len(upper) + len(lower)
-    both = np.concatenate([upper, lower])
-    sign = np.concatenate([np.ones(len(upper)), -np.ones(len(lower))])
-    factor = np.concatenate([-(probability + beta)[upper], (probability - beta)[lower]])
-    bounds = matrix(
-        np.concatenate([sign, factor]),
-        np.concatenate([np.arange(count)] * 2),
-        np.concatenate([x + both, of_x[both]]),
-        (count, x + z),
-    )
-    equal = sparse.vstack([conserved, split], format="csr")
-    wider = Flow(plain.nodes, plain.steps, plain.rows, plain.entries, plain.after, equal, supply)
-    return wider, bounds, np.zeros(count)
-
-
 def by_step(space: Space) -> list[Longs]:
     """Return the slots of every step, its end first if it has one."""
     steps = np.array(space.slot_step)
     steps[: space.ends] = np.arange(space.ends)
     return [np.flatnonzero(steps == step) for step in range(space.horizon)]
-
-
-def estimates(cells: Cells, box: Box, rows: Longs, slots: Longs, width: int) -> tuple[Floats, Floats]:
-    """Return P^ and beta of next slots of rows."""
-    of_row = np.repeat(np.arange(len(cells.start) - 1), np.diff(cells.start))
-    keys = of_row * width + cells.following
-    order = np.argsort(keys)
-    wanted = rows * width + slots
-    place = np.minimum(np.searchsorted(keys[order], wanted), max(len(keys) - 1, 0))
-    cell = order[place] if len(keys) else place
-    found = keys[cell] == wanted if len(keys) else np.zeros(len(wanted), bool)
-    probability, beta = np.zeros(len(wanted)), box.unseen[rows].copy()
-    probability[found], beta[found] = cells.probability[cell[found]], box.seen[cell[found]]
-    return probability, beta

@@ -129,16 +129,12 @@ def most_reward(
     costs: Any,
     limits: Floats,
     span: float,
-    further: tuple[Any, Floats] | None = None,
     closed: Longs | None = None,
 ) -> Occupancy | None:
     """Return an optimum, or None if the limits cannot be satisfied together.
 
-    `reward` is [x], usually between 0 and `span`; `costs` is sparse, [limit, x]. `further` lines and their bounds have
-    all columns; `closed` columns stay 0.
+    `reward` is [x], usually between 0 and `span`; `costs` is sparse, [limit, x]; `closed` columns stay 0.
     """
-    from scipy import sparse
-
     x, columns = len(flow.rows), flow.equal.shape[1]
     objective = np.zeros(columns)
     objective[:x] = -reward / (span or 1.0)  # the scale keeps tolerances meaningful
@@ -151,8 +147,6 @@ def most_reward(
     scale = line_maxima(costs)
     kept = np.flatnonzero(~zero & (scale > 0.0))
     lines, most = widened(scaled(costs[kept], scale[kept]), columns), limits[kept] / scale[kept]
-    if further is not None:
-        lines, most = sparse.vstack([lines, further[0]], format="csr"), np.concatenate([most, further[1]])
     answer = run_solver(objective, flow.equal, flow.supply, lines, most, bounds)
     if answer is None:
         return None
