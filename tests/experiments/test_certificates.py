@@ -122,7 +122,7 @@ def certify_ending(number, shares, episodes=3_000):
     active.advance(1)
     while active.done < episodes and active.learned().stop_reason is None:
         active.advance(min(active.learned().until_review, episodes - active.done))
-        for line in active.learned().rounds.issued[judged:]:
+        for line in active.learned().issued[judged:]:
             found = evaluate(model, on_model(model, Policy(active.space.states(), active.learned().decided())))
             false += best - found.value > line["gap"] + 1e-9 or found.violation > line["violation_high"] + 1e-9
             judged += 1

@@ -87,7 +87,7 @@ def test_a_certified_policy_is_the_one_handed_out():
 
 def test_several_epsilons_are_passed_in_turn():
     algorithm = certified(PROBLEMS["tie"], (0.5, 0.1, 0.2))._trainer.algorithm
-    lines = algorithm.rounds.issued
+    lines = algorithm.issued
     assert [line["episodes"] for line in lines] == sorted(line["episodes"] for line in lines)
     assert len(lines) == 3
     assert lines[0]["epsilon"] > lines[1]["epsilon"] > lines[2]["epsilon"]

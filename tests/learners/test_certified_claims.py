@@ -160,7 +160,7 @@ def test_rewards_in_a_small_unit_stay_in_their_range_or_are_refused():
 def test_bounds_include_what_rewards_and_constraints_may_exceed_their_range_by():
     env = ModelEnvironment(problems.near_tie(), 1)
     run = learn(env, Certified(0.4), episodes=3_000, **QUIET)
-    facts = run._learned.rounds.facts
+    facts = run._learned.facts
     low, high = run._trainer.space.rules.rewards
     assert facts.reward_range == (low, high)
     assert low < 0.0 < 1.0 < high < 1.0 + 2e-9

@@ -12,12 +12,11 @@ from helpers.model_environment import ModelEnvironment
 from peakrl import Assumptions, Policy, compile_model, evaluate, solve
 from peakrl.gym.constrained_env import adapt
 from peakrl.learners import Certified
+from peakrl.learners.base import Sizes, Task
 from peakrl.learners.certified.bounds import LOWER, UPPER, VIOLATION, beta, upper_mean
-from peakrl.learners.certified.declared import OnModel
-from peakrl.learners.certified.phases import Goal, Rounds
-from peakrl.learners.certified.tables import GAUGED, OPEN, VIOLATED
+from peakrl.learners.certified.tables import GAUGED, OPEN, OPTIMISTIC, VIOLATED
 from peakrl.learners.certified.values import first_value
-from peakrl.learners.episode import Log, Path, Simulator, run_episodes
+from peakrl.learners.episode import Log, run_episodes
 from peakrl.learners.space import ModelSpace
 from peakrl.sampling import seed_state
 from peakrl.training.trainer import Trainer
@@ -104,25 +103,22 @@ class Watched:
 
     def __init__(self, model, truth, p, seed, epsilons=(1e-6,), sabotage=None):
         self.model, self.truth = model, truth
-        space = ModelSpace(model)
-        self.rounds = Rounds(space, OnModel(space, Assumptions()), Goal(epsilons, p, relative=False))
-        self.rounds.grow(0)
+        task = Task(ModelSpace(model), Sizes.of_model(model), 1, Assumptions(), model)
+        self.rounds = Certified(epsilons, p).make(task)
+        self.rounds.grow(0, NO_LOG)
         if sabotage is not None:
             sabotage(self.rounds)
         self.generator = seed_state(np.uint64(seed))
         self.failed = dict.fromkeys(PARTS, False)
         self.false = False
-        payoffs = model.payoffs
-        payoff = np.stack([payoffs.reward, np.maximum(-payoffs.constraints, 0).sum(axis=1)], axis=1)
-        self.simulator = Simulator(model.layout, model.sampler, payoffs.stride, payoffs.row_payoff, payoff)
 
     def play(self, episodes):
         r, model = self.rounds, self.model
-        while r.stop_reason is None and r.status.episodes < episodes:
+        while r.enough() is None and r.status.episodes < episodes:
             count, issued = r.status.left, len(r.issued)
-            r.tables.mode[:] = r.live, r.gauge
+            r.tables.mode[:] = r.status.kind == OPTIMISTIC, r.gauge
             run_episodes(
-                self.simulator, r.tables, Path.of_length(model.horizon, 2), self.generator, r.status.episodes, count, 0,
+                r.simulator, r.tables, r.path, self.generator, r.status.episodes, count, 0,
                 NO_LOG, np.empty((0, 2)), np.zeros(2, np.int64),
             )  # fmt: skip
             self.compare()
@@ -146,7 +142,7 @@ class Watched:
         self.failed["upper"] |= bool((t.upper.T.ravel()[possible] < truth.q[possible] - off).any())
         self.failed["upper"] |= bool((t.witness.T.ravel()[possible] != OPEN).any())
         self.failed["upper"] |= dead == OPEN and bool(high < truth.best.value - off)
-        if not r.status.frozen or r.stop_reason:
+        if not r.status.frozen or r.enough():
             return
         policy = self.policy()
         values, judged = truth.policy_values(policy.rows), evaluate(self.model, policy)
@@ -282,7 +278,7 @@ def upper_bound_on_environment(model, seed, episodes, *, complete):
     active = Trainer(adapt(env), settings, planned=episodes, seed=0, every=0, average=False, assumptions=declared)
     active.advance(1)
     if complete:
-        active.algorithm.rounds.store.set(complete=True)
+        active.algorithm.store.set(complete=True)
     active.advance(episodes - 1)
     return active.algorithm.certificate().optimum_high
 

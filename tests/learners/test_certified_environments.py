@@ -92,7 +92,7 @@ def like_environment(model, met, seed, episodes):
     settings, env = met.settings, met._trainer
     model = replace(model, reward_range=env.space.rules.rewards)  # with the margin for rounding
     active = Trainer(model, settings, planned=episodes, seed=seed, every=0, average=False)
-    rounds, theirs = active.algorithm.rounds, env.algorithm.rounds
+    rounds, theirs = active.algorithm, env.algorithm
     shares, lower = rounds.tables.log_share, np.full(model.num_rows + 1, 50.0)
     shares[:] = 50.0
     weights = theirs.declared.lower_logs(theirs.tables.slot_of_row, len(theirs.tables.samples), env.space.ends)
@@ -124,7 +124,7 @@ def pairs(model, env):
 
 def different(model, env, active, apart=0.0):
     """What differs between the tables of the two, by more than `apart`, in all states that were met."""
-    mine, theirs, found = active.algorithm.rounds, env.algorithm.rounds, []
+    mine, theirs, found = active.algorithm, env.algorithm, []
 
     def numbers(rounds):
         issued = [value for line in rounds.issued for value in line.values()]
@@ -310,7 +310,7 @@ def test_an_episode_whose_gap_is_the_largest_there_can_be_is_counted_however_tha
         distributions, [[1.2, -1.0], [1.0, 0.9]], np.ones((1, 2, 2)), 3, initial=[0.99, 0.01], reward_range=(-1.0, 1.3)
     )
     run = certified(ModelEnvironment(model, 1), 0.4, 3000, relative=False, seed=1, assumptions=UNKNOWN)
-    tables = run._trainer.algorithm.rounds.tables
+    tables = run._trainer.algorithm.tables
     assert tables.gap.max() == tables.scale[TOP] > 3 * (1.3 + 1.0)
     assert tables.gaps.sum() == tables.counts[GAUGED] > 0
     run.save(tmp_path / "run")
@@ -415,7 +415,7 @@ def test_the_log_tells_what_every_episode_followed():
 def test_what_is_done_in_a_state_that_waits_is_what_is_done_there_once_it_is_entered(kind):
     env, known = ConstrainedEnv(gymnasium.make("FrozenLake-v1"), **LAKE), Assumptions(states=200)
     learner = certified(env, 0.5, 60, relative=False, assumptions=known)._learned
-    learner.rounds.status.kind = kind
+    learner.status.kind = kind
     for state, offer in ((100, (0, 1, 2, 3)), (101, (2,)), (102, (1, 3))):
         slot = learner.space.add(2, Observed(state, offer))
         taken = learner.space.first_row(slot) + min(learner.place_when_new(), len(offer) - 1)

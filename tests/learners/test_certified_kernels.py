@@ -14,7 +14,7 @@ from helpers.seeds import seeds
 from naive import certified as naive_certified
 from peakrl import Assumptions, compile_model, learn
 from peakrl.learners import Certified
-from peakrl.learners.certified import bounds, episodes, gaps, values
+from peakrl.learners.certified import bounds, gaps, values
 from peakrl.learners.certified.bounds import FINE, ROUGH, beta, upper_mean
 from peakrl.learners.certified.declared import UNMET
 from peakrl.learners.certified.gaps import estimate_policy, measure_gaps, plan_candidate
@@ -106,7 +106,7 @@ def test_a_thousand_millions_of_samples_lose_no_digits():
 @seeds(20)
 def test_upper_values_follow_from_the_counts(seed):
     learner = learned(seed)
-    r, model = learner.rounds, learner.space.model
+    r, model = learner, learner.space.model
     fresh = r.fresh()
     u, w = naive_certified.upper_values(naive_certified.Counted(learner), fresh.most, float(fresh.log_share[0]))
     scale = 1e-8 * model.horizon * max(1.0, *map(abs, model.reward_range))
@@ -121,7 +121,7 @@ def test_upper_values_follow_from_the_counts(seed):
 @seeds(20)
 def test_lower_values_and_gaps_follow_from_the_samples_since_freezing(seed):
     learner = learned(seed)
-    r, model = learner.rounds, learner.space.model
+    r, model = learner, learner.space.model
     if learner.stop_reason:
         return
     if not r.status.frozen:
@@ -153,7 +153,7 @@ def test_lower_values_and_gaps_follow_from_the_samples_since_freezing(seed):
 @seeds(20)
 def test_candidates_are_greedy_on_the_counts_with_some_pessimism(seed):
     learner = learned(seed)
-    r, t, seen = learner.rounds, learner.rounds.tables, naive_certified.Counted(learner)
+    r, t, seen = learner, learner.tables, naive_certified.Counted(learner)
     u, _ = naive_certified.upper_values(seen, t.most, float(t.log_share[0]))
     t.witness[:] = r.fresh().witness
     rows, value, estimate = np.zeros_like(t.candidate), np.zeros_like(t.value), np.zeros_like(t.value)
@@ -170,7 +170,7 @@ def test_candidates_are_greedy_on_the_counts_with_some_pessimism(seed):
 def test_one_entry_alone_comes_to_what_all_together_do(seed):
     """Upper values again, then each entry from its start once more: the same, but for a rougher search of nu."""
     learner = learned(seed)
-    t, swept, model = learner.rounds.tables, learner.rounds.fresh(), learner.space.model
+    t, swept, model = learner.tables, learner.fresh(), learner.space.model
     for step in range(t.horizon):
         for slot in naive_certified.Counted(learner).states(step):
             for row in model.rows_of_slot(slot):
@@ -193,7 +193,7 @@ def test_one_entry_alone_comes_to_what_all_together_do(seed):
 @seeds(20)
 def test_a_policy_is_worth_on_the_counts_what_plain_python_finds(seed):
     learner = learned(seed, episodes=20)
-    t, seen = learner.rounds.tables._replace(least=-0.25), naive_certified.Counted(learner)
+    t, seen = learner.tables._replace(least=-0.25), naive_certified.Counted(learner)
     rng, rows, expected = np.random.default_rng(seed), np.zeros_like(t.candidate), {}
     # What declared dynamics lead to may never have been visited: the least for every step that is left.
     t.cell_next[rng.random(len(t.cell_next)) < 0.2] = UNMET
@@ -217,7 +217,7 @@ def test_a_policy_is_worth_on_the_counts_what_plain_python_finds(seed):
 @seeds(20)
 def test_where_nothing_is_known_a_tested_row_is_taken_then_an_open_one_then_the_mildest(seed):
     learner = learned(seed, episodes=1)
-    t, rng = learner.rounds.tables, np.random.default_rng(seed)
+    t, rng = learner.tables, np.random.default_rng(seed)
     for _ in range(20):
         t.witness[:] = rng.choice([OPEN, 0], t.witness.shape, p=[0.3, 0.7])
         t.tested[:], t.max_violation[:] = rng.random(len(t.tested)) < 0.2, rng.integers(0, 3, len(t.max_violation)) / 2
@@ -233,7 +233,7 @@ def test_where_nothing_is_known_a_tested_row_is_taken_then_an_open_one_then_the_
 
 
 def test_an_episode_of_the_candidate_is_counted_as_in_plain_python():
-    t, rng, length = learned(0, episodes=1).rounds.tables, np.random.default_rng(0), 3
+    t, rng, length = learned(0, episodes=1).tables, np.random.default_rng(0), 3
     path = Path.of_length(length, 2)
     gap = rng.random(t.gap.shape)
     for least, most, top in [(-2.0, 4.0, gap.max()), (1.0, 1.0, 0.0), (0.5, 2.0, -1.0)]:
@@ -246,8 +246,8 @@ def test_an_episode_of_the_candidate_is_counted_as_in_plain_python():
             slots = rng.integers(0, len(gap), length)
             earned, violations = rng.uniform(-1.0, 2.0, length), rng.choice([0.0, 0.5], length, p=[0.8, 0.2])
             path.slot[:], path.payoff[:, 0], path.payoff[:, 1] = slots, earned, violations
-            with plain_python(episodes):
-                episodes.note_evidence(t, path, length)
+            with plain_python(values):
+                values.note_evidence(t, path, length)
             total = sum(earned.tolist())
             totals.append(total)
             violated += bool(violations.any())
@@ -265,7 +265,7 @@ def test_an_episode_of_the_candidate_is_counted_as_in_plain_python():
 @seeds(20)
 def test_a_state_that_was_not_met_has_the_extreme_value_of_every_step_left(seed):
     """As declared dynamics may lead to; without chance, so that the bound is the value itself."""
-    t = learned(seed).rounds.tables._replace(deterministic=True, least=-0.5, most=2.0)
+    t = learned(seed).tables._replace(deterministic=True, least=-0.5, most=2.0)
     looked = alone = 0
     for row in range(len(t.distribution_of_row)):
         distribution = int(t.distribution_of_row[row])
@@ -296,7 +296,7 @@ def test_what_an_episode_shows_is_counted_as_by_a_counter(noises, joint):
     group_of_row = np.array([0, 1, 1, 2, 2, 0])
     noise_next = np.array([rng.permutation(9)[:noises] for _ in range(6)])
     longs = {name: np.zeros(120, np.int64) for name in ("cell_next", "cell_count", "cell_distribution")}
-    t = learned(0, episodes=1).rounds.tables._replace(
+    t = learned(0, episodes=1).tables._replace(
         noises=noises, noise_next=noise_next, distribution_of_row=distribution_of_row, group_of_row=group_of_row,
         joint=joint, samples=np.zeros(4, np.int64), cell_first=np.full(4, -1), cell_last=np.full(4, -1), **longs,
         cell_after=np.full(120, -1), cell_reward=np.zeros(120), cells=np.array([noises]),
@@ -308,8 +308,8 @@ def test_what_an_episode_shows_is_counted_as_by_a_counter(noises, joint):
         earned = rng.integers(0, 3, 3) / 2
         path.slot[:], path.row[:], path.following[:] = slots, rows, [*slots[1:], 4]
         path.payoff[:, 0] = earned
-        with plain_python(episodes):
-            episodes.count_path(t, path, 3)
+        with plain_python(values):
+            values.count_path(t, path, 3)
         seen[0][int(slots[0]), 0.0] += 1
         for row, following, reward in zip(rows.tolist(), [*slots[1:].tolist(), 4], earned.tolist(), strict=True):
             led = noise_next[row].tolist()
@@ -341,8 +341,8 @@ def test_upper_values_along_an_episode_are_computed_anew_where_its_laws_have_gro
     model, rng = learner.space.model, np.random.default_rng(seed)
     path = Path.of_length(model.horizon, 2)
     for _ in range(10):
-        learner.rounds.store.reserve(model.horizon + 1)
-        t = learner.rounds.tables
+        learner.store.reserve(model.horizon + 1)
+        t = learner.tables
         slot, entries = int(model.first_slot[0]), []
         for step in range(model.horizon):
             row = int(rng.choice(model.rows_of_slot(slot)))
@@ -354,11 +354,11 @@ def test_upper_values_along_an_episode_are_computed_anew_where_its_laws_have_gro
             entries.append((row, step * t.shift))
             slot = following
         before, open_before = t.updated.copy(), t.witness == OPEN
-        with plain_python(bounds, values, episodes):
-            episodes.learn_path(t, model.layout, path, model.horizon, 31, Log.of_size(0))
+        with plain_python(bounds, values):
+            values.learn_path(t, model.layout, path, model.horizon, 31, Log.of_size(0))
         for entry in entries:
             samples = t.samples[t.distribution_of_row[entry[0]]]
-            grown = open_before[entry] and samples >= episodes.GROWTH * before[entry]
+            grown = open_before[entry] and samples >= values.GROWTH * before[entry]
             assert t.updated[entry] == (samples if grown else before[entry])
             before[entry] = t.updated[entry]
         assert np.array_equal(t.updated, before)
@@ -369,7 +369,7 @@ def test_every_bet_has_its_part_of_the_failure_probability():
         problem = random_problem(seed)
         model = compile_model(problem)
         settings = Certified(0.1, failure_probability=0.1)
-        r = learn(model, settings, episodes=1, history="none", average=False)._trainer.algorithm.rounds
+        r = learn(model, settings, episodes=1, history="none", average=False)._trainer.algorithm
         joint = model.payoffs.stride > 0
         steps = (model.horizon if joint else model.horizon - 1) if model.stationary else 1
         assert float(r.tables.log_share[0]) == pytest.approx(math.log((model.num_rows * steps + 1) / 0.06))
@@ -384,4 +384,4 @@ def test_shared_transitions_share_one_bet():
     )  # fmt: skip
     distributions = len(np.unique(model.layout.row_distribution))
     share = math.log((distributions * 3 + 1) / (0.6 * 0.05))
-    assert float(run._trainer.algorithm.rounds.tables.log_share[0]) == pytest.approx(share)
+    assert float(run._trainer.algorithm.tables.log_share[0]) == pytest.approx(share)

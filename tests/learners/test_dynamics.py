@@ -139,7 +139,7 @@ def test_what_a_map_leads_to_may_be_worth_anything_until_it_is_met():
     # The first episode takes action 0, and shows two noises; were 3 and 4 then taken for worthless, U would be 0.97.
     declared = Assumptions(rewards=lambda step, state, action: float(state > 2), dynamics=(forked, (0, 1)))
     run = peakrl.learn(Fork(), Certified(0.01), episodes=1, assumptions=declared, history="none")
-    rounds, untried = run._trainer.algorithm.rounds, 1  # the row of action 1 in state 0, which was met first
+    rounds, untried = run._trainer.algorithm, 1  # the row of action 1 in state 0, which was met first
     rounds.settle()
     assert rounds.fresh().upper[untried, 0] >= 1.0
 

@@ -64,7 +64,7 @@ def test_a_share_of_an_estimate_of_nothing_is_no_aim_to_plan_for() -> None:
     settings = peakrl.learners.Certified(0.2, relative=True)
     active = Trainer(rare_catastrophe(), settings, planned=200, seed=0, every=0, average=False)
     active.advance(200)
-    rounds = active.learned().rounds
+    rounds = active.learned()
     assert rounds.status.frozen
     assert rounds.tables.counts[PLAYED] >= TELLING
     rounds.bounds.estimate = 0.0

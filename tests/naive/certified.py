@@ -39,7 +39,7 @@ class Counted:
     """What was seen, by step, state and action in labels: read off a learner's tables by way of its model."""
 
     def __init__(self, learner):
-        self.t, self.model = learner.rounds.tables, learner.space.model
+        self.t, self.model = learner.tables, learner.space.model
         self.steps = range(self.model.horizon)
         self.joint = bool(self.t.joint)
 

@@ -1,6 +1,6 @@
 """The certificate of a certified learner, with the counts and returns from which it can be computed again.
 
-Everything follows from the evidence by the formulas of `bounds`, `values`, `gaps`, `confidence` and `phases`;
+Everything follows from the evidence by the formulas of `bounds`, `values`, `gaps` and `phases`;
 `certificates.verify_learned` computes it in independent code. Arrays have the names of the tables; nodes and entries
 are ordered by step, cells by distribution, and the distribution of the first state is the last one.
 """
@@ -16,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.certificates.certificate import BEST, Certificate, Evidence
-from peakrl.learners.assumptions import Assumptions
 from peakrl.learners.certified.phases import Rounds, shortfall
-from peakrl.learners.certified.tables import OPEN, TOP, VIOLATED
+from peakrl.learners.certified.tables import LIMITS, OPEN, TOP, VIOLATED
 from peakrl.learners.infeasibility import DECLARED
 from peakrl.learners.space import GrowingSpace
 
@@ -27,8 +26,6 @@ ALIKE = (
     "after an observed first observation every action was seen to fail, or to lead to such an observation: no policy "
     "satisfies every constraint if observations are states, which is not declared"
 )
-#: Declarations that forbid actions.
-LIMITS = {"support", "constraints", "safe_policy"}
 #: Tables that are part of the evidence as they are.
 PLAIN = ("known", "then_known", "reward", "group_of_row", "tested", "max_violation", "then_max_violation", "row_start")
 #: What each declaration means, for `rests_on`.
@@ -45,13 +42,13 @@ WORDS = {
 }
 
 
-def certificate(r: Rounds, assumptions: Assumptions, constraint_bounds: tuple[float, ...]) -> Certificate:
+def certificate(r: Rounds) -> Certificate:
     """Return the certificate for the smallest epsilon or, if it is not reached, the current bounds."""
     r.settle()
     bounds = r.bounds_now()
     if r.status.dead_first != OPEN:
         bounds = replace(bounds, optimum_high=-math.inf)
-    epsilon = r.in_units(r.goal.epsilons[-1], bounds)
+    epsilon = r.in_units(r.epsilons[-1], bounds)
     reason = shortfall(bounds, epsilon, BEST[r.facts.safe])
     feasible, safe = bounds.optimum_high > -math.inf, bounds.violation_high == 0.0
     if not feasible and not r.space.observes_states:
@@ -60,13 +57,13 @@ def certificate(r: Rounds, assumptions: Assumptions, constraint_bounds: tuple[fl
         holds=reason is None,
         kind="learned",
         epsilon=epsilon,
-        failure_probability=r.goal.failure_probability,
+        failure_probability=r.failure_probability,
         episodes=r.status.episodes,
-        rests_on=rests_on(r, assumptions),
+        rests_on=rests_on(r),
         reason=reason,
         subject=f"the policy learned on {r.space.states().name!r}",
         declared_safe=r.facts.safe,
-        evidence=evidence_of(r, constraint_bounds),
+        evidence=evidence_of(r),
         value_low=bounds.value_low,
         value_high=bounds.optimum_high if feasible and safe else None,
         optimum_high=bounds.optimum_high if feasible else None,
@@ -76,9 +73,9 @@ def certificate(r: Rounds, assumptions: Assumptions, constraint_bounds: tuple[fl
     )
 
 
-def rests_on(r: Rounds, assumptions: Assumptions) -> tuple[str, ...]:
+def rests_on(r: Rounds) -> tuple[str, ...]:
     """Return the assumptions of the certificate, a sentence each."""
-    states, declared = r.space.states(), assumptions.declared()
+    states, declared = r.space.states(), r.task.assumptions.declared()
     known = "horizon" if r.facts.growing else "states, actions, horizon"
     lines = [
         "episodes are independent, and what follows depends on nothing but step, state and action",
@@ -89,27 +86,28 @@ def rests_on(r: Rounds, assumptions: Assumptions) -> tuple[str, ...]:
     if states.stationary:
         lines.append("dynamics, rewards and constraints do not depend on the step")
     if isinstance(r.space, GrowingSpace):
-        lines += environment_lines(r, r.space, assumptions)
+        lines += environment_lines(r, r.space)
     return (
         *lines,
         *(text.format(declared[name]) for name, text in WORDS.items() if declared.get(name) not in (None, False)),
     )
 
 
-def contradiction(r: Rounds, assumptions: Assumptions) -> str:
+def contradiction(r: Rounds) -> str:
     """Return the message about bounds on an environment that cannot both be true."""
-    names = [*(["stationary"] if r.space.shared else []), *assumptions.declared()]
+    names = [*(["stationary"] if r.space.shared else []), *r.task.assumptions.declared()]
     listed = f"what is declared ({', '.join(dict.fromkeys(names))})" if names else "the assumptions"
     return (
         f"the bounds contradict each other: a policy that never violates earns at least {r.bounds.value_low:.6g}, but "
         f"no such policy can earn more than {r.bounds.optimum_high:.6g}. So {listed} is false, or observations are no "
         f"states, or episodes are not independent; by chance it happens with probability at most "
-        f"{r.goal.failure_probability:g}"
+        f"{r.failure_probability:g}"
     )
 
 
-def environment_lines(r: Rounds, space: GrowingSpace, assumptions: Assumptions) -> list[str]:
+def environment_lines(r: Rounds, space: GrowingSpace) -> list[str]:
     """Return the assumptions that are specific to environments."""
+    assumptions = r.task.assumptions
     lines, states = ["observations are states (the process is Markov), and resets are independent"], r.facts.states
     if space.rules.aliased:
         lines.append("cells are treated as states, which they are not: the bounds are wrong by what a cell hides")
@@ -132,7 +130,7 @@ def environment_lines(r: Rounds, space: GrowingSpace, assumptions: Assumptions) 
     return lines
 
 
-def evidence_of(r: Rounds, constraint_bounds: tuple[float, ...]) -> Evidence:
+def evidence_of(r: Rounds) -> Evidence:
     """Return the numbers from which the certificate can be verified."""
     t, facts, status = r.tables, r.facts, r.status
     plain: dict[str, Any] = {
@@ -140,7 +138,7 @@ def evidence_of(r: Rounds, constraint_bounds: tuple[float, ...]) -> Evidence:
         "stationary": bool(r.space.shared),
         "reward_range": list(map(float, facts.reward_range)),
         "max_reward": float(t.most),
-        "constraint_bounds": list(map(float, constraint_bounds)),
+        "constraint_bounds": list(map(float, r.task.sizes.constraint_bounds)),
         "joint": bool(t.joint),
         "certain": facts.certain,
         "safe": facts.safe,
@@ -150,8 +148,8 @@ def evidence_of(r: Rounds, constraint_bounds: tuple[float, ...]) -> Evidence:
         "growing": facts.growing,
         "noises": facts.noises,
         "shared": r.declared.shared,
-        "epsilon": float(r.goal.epsilons[-1]),
-        "relative": r.goal.relative,
+        "epsilon": float(r.epsilons[-1]),
+        "relative": r.relative,
         "policies": status.policies,
         "attempts": status.attempts,
         "violated": int(t.counts[VIOLATED]),

@@ -1,6 +1,6 @@
 """The certified learner: settings and algorithm.
 
-`phases` decides what is played and when to stop; `bounds`, `values`, `gaps` and `confidence` hold the mathematics, and
+`phases` decides what is played and when to stop; `bounds`, `values` and `gaps` hold the mathematics, and
 `tables` the data, for models and environments alike.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, astuple
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,22 +17,16 @@ from pydantic import Field, field_validator
 
 from peakrl.errors import SettingsError, TargetError
 from peakrl.evaluation.curve import policy_value
-from peakrl.learners.base import (
-    Algorithm,
-    Choices,
-    Episode,
-    LearnerSettings,
-    ProofHistory,
-    Task,
-)
-from peakrl.learners.certified.declared import Facts, OnEnvironment, OnModel, environment_facts
-from peakrl.learners.certified.episodes import choose_row, learn_path
-from peakrl.learners.certified.evidence import LIMITS, certificate, contradiction
-from peakrl.learners.certified.phases import Goal, Rounds
-from peakrl.learners.certified.tables import CHALLENGE, OPEN, Tables
-from peakrl.learners.episode import Log, Path, Simulator, learn_played, register, run_episodes
+from peakrl.learners.base import Choices, Episode, LearnerSettings, ProofHistory, Task
+from peakrl.learners.certified.declared import NOISE, Declared, Facts, OnEnvironment, OnModel, environment_facts
+from peakrl.learners.certified.evidence import certificate, contradiction
+from peakrl.learners.certified.phases import Bounds, Rounds
+from peakrl.learners.certified.tables import CANDIDATE, CHALLENGE, OPEN, OPTIMISTIC, TOP, Status, Tables
+from peakrl.learners.certified.values import choose_row, learn_path
+from peakrl.learners.episode import Log, register
 from peakrl.learners.infeasibility import Memory
 from peakrl.learners.space import GrowingSpace, ModelSpace
+from peakrl.learners.tables import alike
 from peakrl.policy.fallback import NOT_KNOWN, SATISFIED, VIOLATED
 from peakrl.sampling import Words
 from peakrl.space import StateSpace
@@ -40,7 +35,7 @@ from peakrl.types import Floats, Longs
 if TYPE_CHECKING:
     from peakrl.certificates.certificate import Certificate
     from peakrl.gym.adapter import Rules
-    from peakrl.learners.assumptions import Assumptions, Forbidden
+    from peakrl.learners.assumptions import Assumptions
 
 #: The candidate's exact value and violation are recorded on models of up to this many nodes.
 MOST_JUDGED = 200_000
@@ -100,13 +95,12 @@ def can_be_relative(facts: Facts) -> bool:
     return never or facts.reward_range[0] > 0.0 or facts.most < 0.0
 
 
-class CertifiedLearner(Algorithm):
+class CertifiedLearner(Rounds):
     """The certified learner on a space."""
 
     together: ClassVar[bool] = True
 
     def __init__(self, task: Task, settings: Certified) -> None:
-        super().__init__(task)
         space, assumptions, self.shares_steps = task.space, task.assumptions, task.space.shared
         #: Episodes that have begun and are not over.
         self._begun = 0
@@ -114,15 +108,8 @@ class CertifiedLearner(Algorithm):
         self._lines: list[tuple[float, ...]] = []
         #: The number of the last evaluated candidate, its value and violation.
         self._judged: tuple[int, float, float] = (0, math.nan, math.nan)
-        if isinstance(space, GrowingSpace):
-            declared: OnEnvironment | OnModel = OnEnvironment(space, assumptions)
-        else:
-            assert isinstance(space, ModelSpace)
-            declared = OnModel(space, assumptions)
-            model, payoffs = space.model, space.model.payoffs
-            payoff = np.stack([payoffs.reward, model.record_violation], axis=1)
-            self.simulator = Simulator(model.layout, model.sampler, payoffs.stride, payoffs.row_payoff, payoff)
-            self.path = Path.of_length(model.horizon, 2)
+        declared: Declared
+        declared = OnModel(space, assumptions) if isinstance(space, ModelSpace) else OnEnvironment(space, assumptions)
         if min(settings.epsilon) == 0 and not declared.facts.deterministic:
             raise SettingsError(
                 "epsilon is 0, which only Assumptions(deterministic=True) can reach: if outcomes are random, no number "
@@ -134,116 +121,90 @@ class CertifiedLearner(Algorithm):
                 "safe value can be known: give epsilon in units of value, or declare constraints, a support or a "
                 "safe_policy"
             )
-        self.rounds = Rounds(space, declared, Goal(settings.epsilon, settings.failure_probability, settings.relative))
-
-    def grow(self, first: int, log: Log) -> None:
-        """Add the slots from `first` on; log the rows that are followed there and are not the first."""
-        r = self.rounds
-        r.grow(first)
-        if len(log.node) and self.task.assumptions.declared().keys().isdisjoint(LIMITS):  # or the caller logs them
-            slots = np.arange(max(first, self.space.ends), self.space.slots)
-            rows = r.rows[slots]
-            slot, column = np.nonzero(rows != r.tables.row_start[slots][:, None])
-            log.extend(column * r.tables.node_stride + slots[slot], rows[slot, column])
-
-    def forbid(self, declared: Forbidden) -> None:
-        """Rule out what is declared to fail."""
-        self.rounds.forbid(declared, tested=self.task.assumptions.constraints is not None)
+        super().__init__(task, declared, settings.epsilon, settings.failure_probability, settings.relative)
 
     # Learning ------------------------------------------------------------------------------------------------
 
     @property
-    def until_review(self) -> int:
-        """Episodes until its bounds may change next."""
-        return max(1, self.rounds.status.left)
+    def at_once(self) -> int:
+        """Episodes that may run together: all follow the same decisions, until the bounds may change next."""
+        return max(1, self.status.left)
 
     @property
     def log_room(self) -> int:
         """A new block may change every node; an episode those of its path and, by a violation, of its groups."""
-        t, largest = self.rounds.tables, 1
+        t, largest = self.tables, 1
         if self.task.assumptions.constraint_depends_on is not None:
             largest = int(np.bincount(t.group_of_row, minlength=1).max())
-        new = t.candidate.size if self.rounds.facts.growing else 0  # new slots may appear at any step
+        new = t.candidate.size if self.facts.growing else 0  # new slots may appear at any step
         return t.candidate.size + new + t.horizon * (2 + largest * self.columns)
 
     def place_when_new(self) -> int | None:
         """Candidate and greedy rows start with the first row of a new state, the challenger with the second."""
         if self.task.assumptions.constraint_depends_on is not None:
             return None  # groups may rule out rows of new states
-        return int(self.rounds.status.kind == CHALLENGE)
+        return int(self.status.kind == CHALLENGE)
 
     def choices(self) -> Choices:
         """Return the rows that are followed."""
-        return Choices.by_column(self.rounds.rows)
+        return Choices.by_column(self.rows)
 
     def run(self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs) -> int:
         """Run some episodes of the model, fewer if the log is full or the learner stops."""
-        r, ran = self.rounds, 0
+        ran = 0
         while ran < episodes and self.stop_reason is None:
             if ran and 0 < len(log.node) < log.head[0] + self.log_room:
                 break
-            r.tables.mode[:] = r.live, r.gauge
-            count = run_episodes(
-                self.simulator, r.tables, self.path, generator, done + ran, min(episodes - ran, r.status.left),
-                self.log_room, log, experience[ran:], counters,
-            )  # fmt: skip
+            self.tables.mode[:] = self.status.kind == OPTIMISTIC, self.gauge
+            count = min(episodes - ran, self.status.left)
+            count = super().run(generator, done + ran, count, log, experience[ran:], counters)
             ran += count
             self._go_on(count, log)
         return ran
 
     def _go_on(self, count: int, log: Log) -> None:
         """Count episodes; log the rows of a new block."""
-        r = self.rounds
-        before = r.rows.copy() if count >= r.status.left and len(log.node) else None
-        reviews = r.reviews
-        r.played(count)
-        if r.contradicts:
-            raise TargetError(contradiction(r, self.task.assumptions))
-        self.stop_reason = r.stop_reason
-        if r.reviews > reviews and r.status.frozen:
-            self._note_review()
+        before = self.rows.copy() if count >= self.status.left and len(log.node) else None
+        reviews = self.reviews
+        self.played(count)
+        if self.contradicts:
+            raise TargetError(contradiction(self))
+        self.stop_reason = self.enough()
+        if self.reviews > reviews and self.status.frozen:
+            # The exact values of models are recorded, too; no decision depends on them.
+            model, policies = self.task.model, self.status.policies
+            if model is not None and model.num_nodes <= MOST_JUDGED and self._judged[0] != policies:
+                exact = policy_value(model, self.decided())
+                self._judged = policies, exact["value"], exact["violation"]
+            bounds = self.bounds
+            self._lines.append((float(self.status.episodes), bounds.gap, bounds.violation_high, *self._judged[1:]))
         if before is not None:
-            column, slot = np.nonzero((before != r.rows).T)
-            log.extend(column * r.tables.node_stride + slot, r.rows[slot, column])
-
-    def _note_review(self) -> None:
-        """Record the bounds of a review and, on models, the exact values, which no decision depends on."""
-        r, model = self.rounds, self.task.model
-        if model is not None and model.num_nodes <= MOST_JUDGED and self._judged[0] != r.status.policies:
-            exact = policy_value(model, self.decided())
-            self._judged = r.status.policies, exact["value"], exact["violation"]
-        self._lines.append((float(r.status.episodes), r.bounds.gap, r.bounds.violation_high, *self._judged[1:]))
+            column, slot = np.nonzero((before != self.rows).T)
+            log.extend(column * self.tables.node_stride + slot, self.rows[slot, column])
 
     def learn(self, played: Episode, episode: int, log: Log) -> None:
         """Learn from an episode, as `run` does."""
-        r, length = self.rounds, played.length
-        r.store.reserve(length + 1)
-        if played.violation[:length].any():
-            r.settle()
-        r.tables.mode[:] = r.live, r.gauge and self._begun > 0
+        self.store.reserve(played.length + 1)
+        if played.violation[: played.length].any():
+            self.settle()
+        self.tables.mode[:] = self.status.kind == OPTIMISTIC, self.gauge and self._begun > 0
         self._begun = max(0, self._begun - 1)
-        path = Path(played.slot, played.row, played.following, np.stack([played.reward, played.violation], axis=1))
-        learn_played(r.tables, self.space.layout, path, length, episode, log)
+        super().learn(played, episode, log)
         self._go_on(1, log)
 
     def begin(self, episode: int, generator: Words, log: Log) -> None:
         """Count an episode that begins; evidence must have begun under the current candidate."""
         self._begun += 1
 
-    @property
-    def at_once(self) -> int:
-        """Episodes that may run together: all follow the same decisions."""
-        return self.until_review
-
     # Results -------------------------------------------------------------------------------------------------
 
     def greedy(self) -> NDArray[np.int64]:
         """[slot, column]: the rows that the next episode follows."""
-        return self.rounds.rows.copy()
+        return self.rows.copy()
 
     def chosen(self) -> NDArray[np.int64]:
         """[slot, column]: the candidate, the subject of the certificate."""
-        return self.rounds.tables.candidate.copy()
+        return self.tables.candidate.copy()
 
     def ranks(self, states: StateSpace) -> NDArray[np.int8] | None:
         """Return the ranks of actions in new states, as the candidate has taken them since it was frozen."""
@@ -253,7 +214,7 @@ class CertifiedLearner(Algorithm):
         lines = states.num_states if depends_on == "pair" and not self.space.shared else 0
         rank = np.full((lines + 1, len(states.action_labels)), NOT_KNOWN, np.int8)
         if lines or depends_on == "action":
-            t = self.rounds.tables
+            t = self.tables
             judged = self.space.entries_of(t.judged[t.group_of_row][:, None])
             of_state = states.slot_state[states.slot_of_row] if lines else np.zeros(len(judged), np.int32)
             rank[of_state, states.row_action] = RANK[judged]
@@ -261,23 +222,18 @@ class CertifiedLearner(Algorithm):
 
     def values(self) -> Floats:
         """[entry]: upper values; minus infinity for actions that are ruled out."""
-        t = self.rounds.tables
+        t = self.tables
         return self.space.entries_of(np.where(t.witness == OPEN, t.upper, -np.inf))
 
     def memory(self) -> Memory:
         """Return the violations that were observed."""
-        t = self.rounds.tables
+        t = self.tables
         return Memory(t.witness, t.max_violation[t.group_of_row])
 
     @property
     def dead_first(self) -> int | None:
         """An observed first state that is dead."""
-        return None if self.rounds.status.dead_first == OPEN else self.rounds.status.dead_first
-
-    @property
-    def issued(self) -> list[dict[str, float]]:
-        """Certified bounds, in the order of the epsilons."""
-        return self.rounds.issued
+        return None if self.status.dead_first == OPEN else self.status.dead_first
 
     def proof_history(self) -> ProofHistory:
         """Return the bounds of each review with a candidate."""
@@ -288,32 +244,54 @@ class CertifiedLearner(Algorithm):
 
     def fields(self) -> dict[str, Any]:
         """Return certified gap, bound on the violation and about how many episodes are left."""
-        r, left = self.rounds, self.rounds.forecast()
-        found: dict[str, Any] = {}
-        if r.status.frozen:
-            found = {"certified gap": r.bounds.gap, "violation at most": r.bounds.violation_high}
-        return found | ({"about left": left} if math.isfinite(left) and r.reviews else {})
+        left, found = self.forecast(), dict[str, Any]()
+        if self.status.frozen:
+            found = {"certified gap": self.bounds.gap, "violation at most": self.bounds.violation_high}
+        return found | ({"about left": left} if math.isfinite(left) and self.reviews else {})
 
     def certificate(self) -> Certificate:
         """Return the certificate, or the current bounds."""
-        return certificate(self.rounds, self.task.assumptions, self.task.sizes.constraint_bounds)
+        return certificate(self)
 
     # Files ---------------------------------------------------------------------------------------------------
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all tables by name."""
-        return self.rounds.arrays() | {"proved": self._curve()}
+        bounds, lines = np.array(astuple(self.bounds)), [list(line.values()) for line in self.issued]
+        return super().arrays() | {
+            "status": np.array(astuple(self.status), np.int64), "bounds": bounds,
+            "passed": np.array(lines).reshape(-1, len(bounds) + 4), "proved": self._curve(),
+        }  # fmt: skip
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what `arrays` returned."""
+        super().load(arrays)
+        own = {name: alike(like, arrays[name], f"engine.{name}") for name, like in self.arrays().items()
+               if name in ("status", "bounds")}  # fmt: skip
+        self.status, self.bounds = Status(*own["status"].tolist()), Bounds(*own["bounds"].tolist())
+        names = [*asdict(self.bounds), "epsilon", "episodes", "candidate", "attempt"]
+        lines = arrays["passed"].reshape(-1, len(names)).tolist()
+        self.issued = [dict(zip(names, line, strict=True)) for line in lines]
         self._lines = [tuple(line) for line in arrays["proved"].reshape(-1, 5).tolist()]
-        self.rounds.load(arrays)
 
     def check(self, done: int) -> None:
-        """Check arrays of a file and set what follows from them."""
-        r = self.rounds
-        r.check(done)
+        """Raise ValueError if what was loaded is out of range, or contradicts itself; set what follows from it."""
+        super().check(done)
+        t, status, dead_first, noises = self.tables, self.status, self.status.dead_first, self.facts.noises
+        in_range = 0 <= status.kind <= CANDIDATE and (dead_first == OPEN or 0 <= dead_first < self.space.slots)
+        in_range &= len(self.issued) <= len(self.epsilons) and (status.left != 0 or self.enough() is not None)
+        if not in_range or min(astuple(status)[:-1]) < 0 or status.episodes != done:
+            raise ValueError("engine.status is out of range")
+        owner = t.cell_distribution[: t.cells[0]]
+        if noises and ((owner == NOISE) != (np.arange(len(owner)) < noises)).any():
+            raise ValueError("engine.cell_distribution has a wrong number of noises")
+        if 0 <= t.scale[TOP] < t.gap.max(initial=0.0):  # gaps become indices of a grid over [0, top]
+            raise ValueError("engine.gap is out of range")
+        self.sort_cells()
+        t.samples[:] = 0
+        np.add.at(t.samples, t.cell_distribution[: t.cells[0]], t.cell_count[: t.cells[0]])
+        self.settle()
         self.proof()
-        if self._lines and r.status.frozen:
-            self._judged = r.status.policies, self._lines[-1][3], self._lines[-1][4]
-        self.stop_reason = r.stop_reason
+        if self._lines and status.frozen:
+            self._judged = status.policies, self._lines[-1][3], self._lines[-1][4]
+        self.stop_reason = self.enough()

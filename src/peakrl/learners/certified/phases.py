@@ -11,8 +11,18 @@ them, a third by the challenger and a third by the candidate. After a round ever
                      enough, and episodes of the candidate from then on count; the i-th attempt has 1/(i (i+1)) of its
                      share
 
-The expected violation must be within epsilon as well. The bounds: `confidence`. Before a certificate is issued, U is
-computed from the counts alone, without earlier bounds, so that the certificate can be verified from the counts.
+The expected violation must be within epsilon as well. Before a certificate is issued, U is computed from the counts
+alone, without earlier bounds, so that the certificate can be verified from the counts.
+
+The j-th frozen candidate has 1/(j (j+1)) of p_L and p_C, the i-th attempt at certificate 2 has 1/(i (i+1)) of its part:
+
+    value        L <= V^pi from the returns of the candidate since it was frozen
+    violation    at most H sum c_i times the probability of a violation, bounded from the same episodes; 0 if every
+                 pair that the candidate can take was tested and satisfied the constraints
+    gaps         the mean of the largest gap of an episode, from episodes since the gaps were frozen; in states
+                 discovered since then it is at most (H-h)(most-lo), and the largest is taken to be H (most-lo)
+
+If nothing is random, value and violation of the candidate are known once its path was followed.
 
 The forecast. U_1 less the best value V falls like K^-1/2 in the number K of episodes, and n episodes of the candidate
 determine its value up to
@@ -31,36 +41,45 @@ guides the next episodes.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, astuple, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from peakrl.certificates.certificate import BEST
-from peakrl.learners.certified.bounds import FINE, LOWER, ROUGH, VIOLATION
-from peakrl.learners.certified.confidence import Proofs
-from peakrl.learners.certified.declared import Declared
-from peakrl.learners.certified.gaps import counted_mean, estimate_policy, measure_gaps, plan_candidate
+from peakrl.checks import ROUNDING
+from peakrl.learners.base import Task
+from peakrl.learners.certified.bounds import FINE, LOWER, ROUGH, VIOLATION, mixed_bound
+from peakrl.learners.certified.declared import UNMET, Declared
+from peakrl.learners.certified.gaps import (
+    counted_mean,
+    estimate_policy,
+    lower_values,
+    measure_gaps,
+    plan_candidate,
+)
 from peakrl.learners.certified.tables import (
     CANDIDATE,
     CHALLENGE,
+    FIRST,
     GAUGED,
+    GRID,
     JUDGED_BAD,
     LEAST,
+    MOST,
     OPEN,
     OPTIMISTIC,
     PLAYED,
     SQUARES,
     SUM,
     TOP,
+    VIOLATED,
+    GrowingTables,
     Tables,
 )
 from peakrl.learners.certified.values import first_value, sweep
-from peakrl.learners.space import Space
-from peakrl.learners.tables import alike
-from peakrl.types import Floats, Longs
+from peakrl.learners.infeasibility import DECLARED
+from peakrl.numerics import sums_exactly
+from peakrl.types import Bytes, Floats, Ints, Longs
 
 #: The grids of n and of f in the forecast.
 SIZES: Floats = 8.0 * 1.1 ** np.arange(295.0)
@@ -101,22 +120,13 @@ class Forecast:
 #: A candidate is frozen if U_1 is within ARM epsilon of its value, and replaced by one that is STICK epsilon better.
 ARM, STICK = 4.0, 0.05
 #: Episodes of a round: the minimum (also for deterministic problems), and the share of all before it.
-FIRST, FIRST_DETERMINISTIC, SHARE = 50, 10, 0.1
+ROUND, ROUND_DETERMINISTIC, SHARE = 50, 10, 0.1
 #: In a round with a frozen candidate, the share of the candidate, and that of the challenger.
 PART = 1 / 3
 #: Episodes of the candidate that an attempt at certificate 2 may take: a share of all before, and a minimum.
 EFFORT, EFFORT_LEAST = 0.15, 200
 #: Returns needed to estimate the variance of a candidate's returns.
 TELLING = 50
-
-
-@dataclass(frozen=True)
-class Goal:
-    """What to certify."""
-
-    epsilons: tuple[float, ...]
-    failure_probability: float
-    relative: bool
 
 
 @dataclass
@@ -147,24 +157,26 @@ def shortfall(bounds: Bounds, epsilon: float, best: str = BEST[False]) -> str | 
     return None
 
 
-class Rounds(Proofs):
-    """Blocks of episodes and the reviews between them."""
+class Rounds(GrowingTables):
+    """Blocks of episodes, and the reviews between them."""
 
-    def __init__(self, space: Space, declared: Declared, goal: Goal) -> None:
-        super().__init__(space, declared, goal.failure_probability)
-        self.goal, self.bounds = goal, Bounds(space.horizon * declared.facts.most)
+    def __init__(
+        self, task: Task, declared: Declared, epsilons: tuple[float, ...], failure_probability: float, relative: bool
+    ) -> None:
+        super().__init__(task, declared, failure_probability)
+        self.epsilons, self.relative = epsilons, relative
+        self.bounds = Bounds(self.space.horizon * declared.facts.most)
         #: Certified bounds, in the order of the epsilons.
         self.issued: list[dict[str, float]] = []
         #: Reviews so far.
         self.reviews = 0
-        self.status.left = FIRST_DETERMINISTIC if declared.facts.deterministic else FIRST
+        self.status.left = ROUND_DETERMINISTIC if declared.facts.deterministic else ROUND
 
-    @property
-    def stop_reason(self) -> str | None:
-        """Why no more episodes are needed."""
+    def enough(self) -> str | None:
+        """Return why no more episodes are needed."""
         if self.status.dead_first != OPEN:
             return "infeasible" if self.space.observes_states else "no action left"
-        return "certified" if len(self.issued) == len(self.goal.epsilons) else None
+        return "certified" if len(self.issued) == len(self.epsilons) else None
 
     @property
     def contradicts(self) -> bool:
@@ -175,19 +187,9 @@ class Rounds(Proofs):
     # Episodes ------------------------------------------------------------------------------------------------
 
     @property
-    def live(self) -> bool:
-        """Are the next episodes greedy in U?"""
-        return self.status.kind == OPTIMISTIC
-
-    @property
     def gauge(self) -> bool:
         """Are the next episodes evidence for the frozen candidate?"""
         return self.status.kind == CANDIDATE and bool(self.status.frozen)
-
-    @property
-    def rows(self) -> Longs:
-        """[slot, column]: the rows that the next episode follows."""
-        return self.tables.greedy if self.live else self.tables.followed
 
     def played(self, episodes: int) -> None:
         """Count episodes; at the end of a block start the next one, or review."""
@@ -214,10 +216,10 @@ class Rounds(Proofs):
         """Plan a round of all three kinds; if nothing is random, one episode of the candidate suffices."""
         status = self.status
         if self.facts.deterministic:
-            self._block(OPTIMISTIC, FIRST_DETERMINISTIC - 1)
+            self._block(OPTIMISTIC, ROUND_DETERMINISTIC - 1)
             status.challenges, status.candidates = 0, 1
             return
-        episodes = max(FIRST, int(self._growth() * status.episodes))
+        episodes = max(ROUND, int(self._growth() * status.episodes))
         part = max(1, int(PART * episodes)) if status.frozen else 0
         self._block(OPTIMISTIC, max(1, episodes - 2 * part))
         status.challenges = status.candidates = part
@@ -251,21 +253,21 @@ class Rounds(Proofs):
         if not self.status.frozen:
             self._round()
             return
-        while self.stop_reason is None and self._certified():
+        while self.enough() is None and self._certified():
             self._issue()
-        if self.stop_reason is None:
+        if self.enough() is None:
             self._plan()
 
     def _wanted(self) -> float:
         """Return the current epsilon."""
-        return self.goal.epsilons[min(len(self.issued), len(self.goal.epsilons) - 1)]
+        return self.epsilons[min(len(self.issued), len(self.epsilons) - 1)]
 
     def in_units(self, epsilon: float, bounds: Bounds) -> float:
         """Return an epsilon in units of value: itself, or a share of a lower bound of the size of the best safe value.
 
         V* is at least the value of a policy that never violates, at least H lo, and at most U_1.
         """
-        if not self.goal.relative:
+        if not self.relative:
             return epsilon
         never = bounds.violation_probability_high == 0.0
         low = bounds.value_low if never else self.facts.reward_range[0] * self.space.horizon
@@ -273,7 +275,7 @@ class Rounds(Proofs):
 
     def aim(self) -> float:
         """Return the gap to reach for planning; a relative one uses the estimated value."""
-        return self._wanted() * abs(self.bounds.estimate) if self.goal.relative else self._wanted()
+        return self._wanted() * abs(self.bounds.estimate) if self.relative else self._wanted()
 
     def forecast(self) -> float:
         """Estimate the episodes left: gaps fall like K^-1/2, the bound on the violation like 1/K."""
@@ -428,24 +430,118 @@ class Rounds(Proofs):
         t.then_known[:], t.then_max_violation[:] = t.known, t.max_violation
         return int(min(effort, 1.25 * needed + EFFORT_LEAST))
 
-    # Files ---------------------------------------------------------------------------------------------------
+    # Bounds on the candidate -----------------------------------------------------------------------------------
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return everything that was learned, by name."""
-        lines = [list(line.values()) for line in self.issued]
-        bounds = np.array(astuple(self.bounds))
-        return super().arrays() | {"bounds": bounds, "passed": np.array(lines).reshape(-1, len(bounds) + 4)}
+    def share(self, part: float) -> float:
+        """Return log(1/d) of a part of p for the current candidate."""
+        j = self.status.policies
+        return math.log(j * (j + 1) / (part * self.failure_probability))
 
-    def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Restore what `arrays` returned, for the same states."""
-        super().load(arrays)
-        self.bounds = Bounds(*alike(np.array(astuple(self.bounds)), arrays["bounds"], "engine.bounds").tolist())
-        names = [*asdict(self.bounds), "epsilon", "episodes", "candidate", "attempt"]
-        lines = arrays["passed"].reshape(-1, len(names)).tolist()
-        self.issued = [dict(zip(names, line, strict=True)) for line in lines]
+    def attempt_share(self, attempt: int) -> float:
+        """Return log(1/d) of an attempt at certificate 2."""
+        return math.log(attempt * (attempt + 1) * 3 / (LOWER * self.failure_probability))
 
-    def check(self, done: int) -> None:
-        """Raise ValueError if what was loaded is out of range, or contradicts itself; set what follows from it."""
-        super().check(done)
-        if len(self.issued) > len(self.goal.epsilons) or (self.status.left == 0 and self.stop_reason is None):
-            raise ValueError("engine.status is out of range")
+    def return_low(self) -> float:
+        """Return L, from the returns of the candidate; exact if nothing is random."""
+        if self.facts.deterministic:
+            return self._path_value()
+        total, (least, most) = int(self.tables.counts[PLAYED]), self.tables.scale[[LEAST, MOST]]
+        if total == 0:
+            return float(least)
+        values = -(least + (most - least) / GRID * np.arange(GRID + 1))
+        return -mixed_bound(values, self.tables.returns, total, -least, self.share(LOWER / 3))
+
+    def chance_high(self) -> float:
+        """Return the bound on the probability that an episode of the candidate violates."""
+        if not self.facts.violation or self.stays() or self.keeps():
+            return 0.0
+        if self.facts.deterministic and self._path_value() > -math.inf:
+            return 0.0
+        total, bad = int(self.tables.counts[PLAYED]), int(self.tables.counts[VIOLATED])
+        if total == 0:
+            return 1.0
+        return mixed_bound(np.array([0.0, 1.0]), np.array([total - bad, bad]), total, 1.0, self.share(VIOLATION))
+
+    def _path_value(self) -> float:
+        """Return the value of the candidate if nothing is random; -inf if its path is not known to be safe."""
+        t, rewards = self.tables, []
+        slot = int(t.cell_next[t.cell_first[FIRST]])
+        for step in range(t.horizon):
+            if slot < t.ends:
+                break
+            row = int(t.candidate[slot, step * t.shift])
+            distribution, group = int(t.distribution_of_row[row]), int(t.group_of_row[row])
+            if not (t.known[row] and t.tested[group]) or t.max_violation[group]:
+                return -math.inf
+            rewards.append(float(t.reward[row]))
+            if step + 1 == t.horizon:
+                break
+            slot = int(t.cell_next[t.cell_first[distribution]]) if t.samples[distribution] else UNMET
+            if slot == UNMET:
+                return -math.inf
+        # Summed from the end, as U is: the two are equal bit for bit if the candidate is the best.
+        total = 0.0
+        for reward in reversed(rewards):
+            total = reward + total
+        return total
+
+    def _decided(self) -> tuple[Longs, Ints, Bytes]:
+        """Return [slot with actions, column] the candidate's rows, why they are ruled out, and whether it is dead."""
+        t = self.tables
+        rows = t.candidate[t.slots]
+        return rows, t.witness[rows, np.arange(self.columns)], t.dead[t.slots, : self.columns]
+
+    def stays(self) -> bool:
+        """Return whether the candidate is safe by declaration, in every state that is not dead."""
+        _, witness, dead = self._decided()
+        return self.facts.safe and not bool(((witness == DECLARED) & (dead == 0)).any())
+
+    def known_bad(self) -> bool:
+        """Return whether the candidate takes an action that is ruled out in a state that is not dead."""
+        _, witness, dead = self._decided()
+        return bool(((witness != OPEN) & (dead == 0)).any())
+
+    def keeps(self) -> bool:
+        """Return whether every pair that the candidate can take was tested and satisfied the constraints."""
+        if not (self.facts.certain and self.tables.complete):
+            return False
+        groups = self.tables.group_of_row[self._decided()[0]]
+        return bool(self.tables.tested[groups].all() and not self.tables.max_violation[groups].any())
+
+    def gap_high(self) -> float:
+        """Return the bound on the mean of the largest frozen gap of an episode."""
+        top, total = float(self.tables.scale[TOP]), int(self.tables.counts[GAUGED])
+        if top < 0.0 or total == 0:
+            return math.inf
+        if top == 0.0:
+            return 0.0
+        values = (top / GRID * np.arange(GRID + 1)).astype(np.float64)
+        return mixed_bound(values, self.tables.gaps, total, top, self.attempt_share(self.status.attempts))
+
+    def fresh(self) -> Tables:
+        """Return tables with upper values from the counts alone; the learner's own tables stay unchanged."""
+        t, top = self.tables, self.ceilings
+        upper, value = top[self.steps(np.arange(self.space.slots))][t.slot_of_row], t.value.copy()
+        value[t.slots, : self.columns] = top[self.steps(t.slots)]
+        kept = {name: getattr(t, name).copy() for name in ("witness", "dead", "greedy", "updated")}
+        own = t._replace(upper=upper, value=value, top=top, guess=np.full_like(t.guess, -np.inf), **kept)
+        sweep(own, FINE)
+        return own
+
+    @property
+    def tolerance(self) -> float:
+        """Bound on the rounding error of a bound (docs/certified-learning.md); 0 if nothing can be rounded."""
+        t, size = self.tables, max(map(abs, self.facts.reward_range))
+        if t.deterministic:
+            earned = np.append(t.reward[t.known == 1], [t.least, t.most])
+            return 0.0 if sums_exactly(earned, t.horizon) else 2.0**-52 * t.horizon**2 * size
+        cells = int(np.bincount(t.cell_distribution[: t.cells[0]], minlength=1).max())
+        repeated = 4 * ROUNDING * t.horizon * size if self.facts.growing and not t.joint else 0.0
+        return 2.0**-44 * t.horizon**2 * size * (cells + 16) + repeated
+
+    def lower_values_now(self) -> Floats:
+        """[slot, column]: lower bound of the candidate's value, from samples since it was frozen."""
+        t, low = self.tables, np.zeros_like(self.tables.value)
+        logs = self.declared.lower_logs(t.slot_of_row, len(t.samples), self.space.ends)
+        lower_values(t, t.candidate, self.share(LOWER / 3) + logs, low)
+        return low

@@ -24,18 +24,18 @@ after the candidate was frozen
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import astuple, dataclass
-from typing import Annotated, Any, NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from peakrl.learners.assumptions import Forbidden
+from peakrl.learners.base import TabularAlgorithm, Task
 from peakrl.learners.certified.declared import NOISE, UNMET, Declared
+from peakrl.learners.episode import Log
 from peakrl.learners.infeasibility import DECLARED, NO_WITNESS, VIOLATES
-from peakrl.learners.space import Space
-from peakrl.learners.tables import TableStore, alike, declarations, table
+from peakrl.learners.tables import declarations, table
 from peakrl.types import Bytes, Floats, Ints, Longs
 
 #: Witness of an entry that is not ruled out.
@@ -46,6 +46,8 @@ FIRST = 0
 OPTIMISTIC, CHALLENGE, CANDIDATE = range(3)
 #: What was known of a group when the candidate was frozen: satisfied, or violated; else 0.
 JUDGED_KEPT, JUDGED_BAD = 1, 2
+#: Declarations that forbid actions.
+LIMITS = {"support", "constraints", "safe_policy"}
 #: Steps of the grids on which returns and gaps of the frozen candidate are counted.
 GRID = 1 << 16
 #: `Tables.mode`: are the greedy rows followed, so that their changes are logged? Is the episode evidence?
@@ -184,22 +186,22 @@ class Status:
     dead_first: int = OPEN
 
 
-class SpaceTables:
+class GrowingTables(TabularAlgorithm[Tables]):
     """The tables on a space, which grow with it."""
 
-    def __init__(self, space: Space, declared: Declared, failure_probability: float) -> None:
-        self.space, self.declared, self.facts = space, declared, declared.facts
+    def __init__(self, task: Task, declared: Declared, failure_probability: float) -> None:
+        self.declared, self.facts, space = declared, declared.facts, task.space
         self.failure_probability, self.status = failure_probability, Status()
         facts, horizon, shift = self.facts, space.horizon, int(space.shared)
         least, most = facts.reward_range
-        self.columns, noises, none = horizon if shift else 1, facts.noises, np.empty(0, np.int32)
+        noises, none = facts.noises, np.empty(0, np.int32)
         sizes = {
-            "slot": 0, "slot end": 1, "row": 0, "row end": 1, "group": 0, "distribution": 2 if noises else 1,
-            "cell": declared.cells + noises + horizon + 1, "column": self.columns, "after": self.columns + shift,
-            "step after": horizon + 1, "line": horizon + 1 if shift else 1, "noise": noises,
+            "slot end": 1, "row end": 1, "group": 0, "distribution": 2 if noises else 1,
+            "cell": declared.cells + noises + horizon + 1, "step after": horizon + 1,
+            "line": horizon + 1 if shift else 1, "noise": noises,
         }  # fmt: skip
-        self.store = TableStore(
-            Tables, sizes, horizon=horizon, shift=shift, node_stride=space.layout.node_stride,
+        super().__init__(
+            task, Tables, sizes, horizon=horizon, node_stride=space.layout.node_stride,
             ends=space.ends if least <= 0.0 <= most else 0, least=least, most=facts.most, joint=facts.joint,
             deterministic=facts.deterministic, complete=not facts.growing, noises=noises,
             last_ends=space.ends if shift and horizon > 1 else 0,
@@ -207,18 +209,13 @@ class SpaceTables:
         )  # fmt: skip
         self.store.grow()
         self._settled = -1
-        self.tables.top[:] = self.start
+        self.tables.top[:] = self.ceilings
         self.tables.scale[:] = horizon * least, horizon * most, -1.0, 0.0, 0.0
         self.tables.cell_distribution[:noises], self.tables.cells[0] = NOISE, noises
         self.sort_cells()
 
     @property
-    def tables(self) -> Tables:
-        """The tables that kernels get."""
-        return self.store.tables
-
-    @property
-    def start(self) -> Floats:
+    def ceilings(self) -> Floats:
         """[step]: the first B."""
         most = max(self.facts.most, 0.0) if self.tables.ends else self.facts.most
         return np.asarray(most * np.arange(self.space.horizon, -1.0, -1.0))
@@ -237,21 +234,18 @@ class SpaceTables:
 
     # States --------------------------------------------------------------------------------------------------
 
-    def grow(self, first: int) -> None:
-        """Add the slots from `first` on."""
-        space, sizes, start = self.space, self.store.sizes, self.space.layout.row_start
-        first = max(first, space.ends)
-        rows = slice(int(start[first]), space.rows)
+    def grow(self, first: int, log: Log) -> None:
+        """Add the slots from `first` on; log the rows that are followed there and are not the first."""
+        space, sizes = self.space, self.store.sizes
+        first, rows = max(first, space.ends), slice(sizes["row"], space.rows)
         distributions, groups, rewards = self.declared.rows(rows.start)
-        largest = {"group": int(groups.max(initial=-1)), "distribution": int(distributions.max(initial=0))}
-        ends = {"slot end": space.slots + 1, "row end": space.rows + 1}
-        ends |= {axis: max(sizes[axis], number + 1) for axis, number in largest.items()}
-        self.store.grow(slot=space.slots, row=space.rows, **ends)
-        self.store.fill_rows(first, start)
+        sizes |= {"slot end": space.slots + 1, "row end": space.rows + 1}
+        sizes["group"] = max(sizes["group"], int(groups.max(initial=-1)) + 1)
+        sizes["distribution"] = max(sizes["distribution"], int(distributions.max(initial=0)) + 1)
+        super().grow(first, log)
         t = self.tables
-        t.row_start[first:] = start[first:]
+        t.row_start[first:] = self.layout.row_start[first:]
         t.distribution_of_row[rows], t.group_of_row[rows] = distributions, groups
-        t.slot_of_row[rows] = space.slot_of_row[rows]
         if rewards is not None:
             t.known[rows], t.reward[rows] = 1, rewards
         numbers = np.append(distributions, FIRST)
@@ -264,6 +258,16 @@ class SpaceTables:
             self.store.set(complete=True)
         if not self.facts.growing:
             self.settle()
+        if len(log.node) and self.task.assumptions.declared().keys().isdisjoint(LIMITS):  # or the caller logs them
+            slots = np.arange(first, space.slots)
+            followed = self.rows[slots]
+            slot, column = np.nonzero(followed != t.row_start[slots][:, None])
+            log.extend(column * t.node_stride + slots[slot], followed[slot, column])
+
+    @property
+    def rows(self) -> Longs:
+        """[slot, column]: the rows that the next episode follows."""
+        return self.tables.greedy if self.status.kind == OPTIMISTIC else self.tables.followed
 
     def _alike(self, first: int) -> Iterator[Longs]:
         """Yield the slots from `first` on that have actions, grouped by their number."""
@@ -306,8 +310,8 @@ class SpaceTables:
         t.challenger[slots] = np.where(other.any(axis=1), first + other.argmax(axis=1), candidate)
         t.followed[slots] = (t.challenger if self.status.kind == CHALLENGE else t.candidate)[slots]
 
-    def forbid(self, declared: Forbidden, *, tested: bool) -> None:
-        """Rule out what is declared to fail in new rows; `tested`: the constraints are declared.
+    def forbid(self, declared: Forbidden) -> None:
+        """Rule out what is declared to fail in new rows.
 
         The candidate is restricted to what is left. All upper values of a new state are equal, so the first row that is
         left is greedy.
@@ -316,7 +320,7 @@ class SpaceTables:
         t.witness[rows][forbidden & (t.witness[rows] == OPEN)] = DECLARED
         groups, always = t.group_of_row[rows], forbidden.all(axis=1)
         np.maximum.at(t.max_violation, groups[always], declared.max_violation[always])
-        if tested:
+        if self.task.assumptions.constraints is not None:
             t.tested[groups[always | ~forbidden.any(axis=1)]] = 1
         for slots in self._alike(declared.low):
             own = self._rows(slots)
@@ -344,37 +348,8 @@ class SpaceTables:
         start = np.searchsorted(t.group_of_row[order], np.arange(len(t.tested) + 1))
         self.store.set(step_slots=spans, slots=slots, group_start=start, group_rows=order)
 
-    # Files ---------------------------------------------------------------------------------------------------
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return everything that was learned, by name."""
-        return self.store.arrays() | {"status": np.array(astuple(self.status), np.int64)}
-
-    def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Restore what `arrays` returned, for the same states."""
-        self.store.load(arrays)
-        like = np.array(astuple(self.status), np.int64)
-        self.status = Status(*alike(like, arrays["status"], "engine.status").tolist())
-
-    def check(self, done: int) -> None:
-        """Raise ValueError if what was loaded is out of range, or contradicts itself; set what follows from it."""
-        t, status, dead_first, noises = self.tables, self.status, self.status.dead_first, self.facts.noises
-        self.store.check(t.row_start, {})
-        in_range = 0 <= status.kind <= CANDIDATE and (dead_first == OPEN or 0 <= dead_first < self.space.slots)
-        if not in_range or min(astuple(status)[:-1]) < 0 or status.episodes != done:
-            raise ValueError("engine.status is out of range")
-        owner = t.cell_distribution[: t.cells[0]]
-        if noises and ((owner == NOISE) != (np.arange(len(owner)) < noises)).any():
-            raise ValueError("engine.cell_distribution has a wrong number of noises")
-        if 0 <= t.scale[TOP] < t.gap.max(initial=0.0):  # gaps become indices of a grid over [0, top]
-            raise ValueError("engine.gap is out of range")
-        self.sort_cells()
-        t.samples[:] = 0
-        np.add.at(t.samples, t.cell_distribution[: t.cells[0]], t.cell_count[: t.cells[0]])
-        self.settle()
-
-
-def first_of(judged: NDArray[np.int8]) -> Longs:
+def first_of(judged: Bytes) -> Longs:
     """Return the index (axis 1) of the first action known to be satisfied, else not known to violate, else 0."""
     kept = judged == JUDGED_KEPT
     return np.asarray(np.where(kept.any(axis=1, keepdims=True), kept, judged != JUDGED_BAD).argmax(axis=1))
