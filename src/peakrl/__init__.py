@@ -29,6 +29,7 @@ __all__ = [
     "Budget",
     "Certificate",
     "ConstrainedEnv",
+    "ContinuousProblem",
     "Discretize",
     "Learner",
     "LearningRun",
@@ -79,6 +80,7 @@ _HOMES = {
         "certificates.certify": ("certify",),
         "certificates.verify": ("verify",),
         "compile": ("compile_model",),
+        "continuous": ("ContinuousProblem",),
         "errors": ("PeakError",),
         "evaluation": ("evaluate", "rollout", "simulate"),
         "gym.constrained_env": ("ConstrainedEnv",),
@@ -114,6 +116,7 @@ if TYPE_CHECKING:
     from peakrl.certificates.certify import certify
     from peakrl.certificates.verify import verify
     from peakrl.compile import compile_model
+    from peakrl.continuous import ContinuousProblem
     from peakrl.errors import PeakError
     from peakrl.evaluation import evaluate, rollout, simulate
     from peakrl.gym.constrained_env import ConstrainedEnv

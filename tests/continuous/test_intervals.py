@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from peakrl.continuous import intervals
-from peakrl.continuous.intervals import Interval, Trace, paths
+from peakrl.continuous.intervals import Interval, paths
 from peakrl.errors import PeakError
 
 LONG = np.longdouble
@@ -110,7 +110,8 @@ def test_what_cannot_be_read_is_refused_by_name_with_the_remedy(function, culpri
     assert "np.where" in str(error.value)
 
 
-def test_a_trace_knows_which_inputs_an_output_reads_conditions_included():
-    x, y, z = (Trace(frozenset({number})) for number in range(3))
-    assert np.where(z > 0, x + 1.0, 2.0).reads == {0, 2}
-    assert (y * np.sin(y)).reads == {1}
+def test_the_shape_of_an_output_tells_which_inputs_it_reads_conditions_included():
+    x, y, z = (Interval(np.zeros(shape), np.ones(shape)) for shape in ((2, 1, 1), (1, 2, 1), (1, 1, 2)))
+    for result, alive in paths(lambda: np.where(z > 0.5, x + 1.0, 2.0)):
+        assert (result.low.shape, alive.shape) == ((2, 1, 2), (1, 1, 2))
+    assert (y * np.sin(y)).low.shape == (1, 2, 1)

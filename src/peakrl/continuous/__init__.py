@@ -1,1 +1,9 @@
 """Problems with continuous states: dynamics in numpy, sound safe sets on a grid."""
+
+from __future__ import annotations
+
+from peakrl.continuous.problem import ContinuousProblem as ContinuousProblem
+from peakrl.continuous.safe_set import GridSafeSet as GridSafeSet
+from peakrl.continuous.safe_set import grid_safe_set as grid_safe_set
+
+__all__ = ["ContinuousProblem", "GridSafeSet", "grid_safe_set"]

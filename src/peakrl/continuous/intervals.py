@@ -10,6 +10,9 @@ A bound that is NaN says that nothing is known; every comparison with it may be 
 a condition that is not certain is split into paths (`paths`), one run of the function for each; the union of their
 boxes encloses the image.
 
+Coordinates are passed along axes of their own, shapes (n, 1, ..), (1, m, ..): broadcasting then computes an output for
+those coordinates only that it reads, and its shape tells which these are.
+
 References
 ----------
 Moore, Kearfott, Cloud. Introduction to Interval Analysis. SIAM, 2009.
@@ -17,18 +20,18 @@ Moore, Kearfott, Cloud. Introduction to Interval Analysis. SIAM, 2009.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from peakrl.errors import ProblemError
-from peakrl.types import Floats
 from peakrl.viability import Bools
 
+T = TypeVar("T")
 EPS, TINY = 2.0**-52, 5e-324
 #: Relative error of numpy's elementary functions.
 ELEMENTARY = 8 * EPS
@@ -59,13 +62,15 @@ class Run:
         self.forced, self.count = forced, 0
         self.uncertain: int | None = None
         self.alive: Any = True
+        #: Shape of all conditions together.
+        self.shape: tuple[int, ...] = ()
 
 
 RUN: ContextVar[Run | None] = ContextVar("run", default=None)
 
 
 class Unreadable(NDArrayOperatorsMixin):
-    """What intervals, conditions and traces share: they have no truth value and are no single number."""
+    """What intervals and conditions share: they have no truth value and are no single number."""
 
     def __bool__(self) -> bool:
         refuse("an `if`, `and`, `or`, `min` or `max` on a state")
@@ -334,6 +339,7 @@ def where(condition: Any, yes: Any, no: Any) -> Any:
     if run is not None:
         number = run.count
         run.count += 1
+        run.shape = np.broadcast_shapes(run.shape, np.shape(first))
         if number in run.forced:
             run.alive = run.alive & (first | both if run.forced[number] else ~first)
             first, both = (first | both if run.forced[number] else first), np.zeros_like(both)
@@ -343,10 +349,11 @@ def where(condition: Any, yes: Any, no: Any) -> Any:
     return Interval(np.where(both, np.minimum(a.low, b.low), low), np.where(both, np.maximum(a.high, b.high), high))
 
 
-def paths(function: Callable[[], Any]) -> Iterator[tuple[Any, Any]]:
+def paths(function: Callable[[], T]) -> Iterator[tuple[T, Bools]]:
     """Yield (result, alive) for each path through the uncertain conditions of a function.
 
-    `alive` is [element] which elements may take the path (or True); the results of the others mean nothing.
+    `alive` is [element] which elements may take the path, for the inputs that any condition reads; the results of the
+    others mean nothing.
     """
     pending: list[dict[int, bool]] = [{}]
     done = 0
@@ -360,7 +367,7 @@ def paths(function: Callable[[], Any]) -> Iterator[tuple[Any, Any]]:
             pending += [run.forced | {run.uncertain: True}, run.forced | {run.uncertain: False}]
             continue
         done += 1
-        yield result, run.alive
+        yield result, np.broadcast_to(run.alive, run.shape)
 
 
 @contextmanager
@@ -371,32 +378,3 @@ def running(run: Run) -> Iterator[None]:
         yield
     finally:
         RUN.reset(token)
-
-
-# What outputs read ---------------------------------------------------------------------------------------------------
-
-
-class Trace(Unreadable):
-    """The inputs that a number depends on, conditions included."""
-
-    def __init__(self, reads: frozenset[int]) -> None:
-        self.reads = reads
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **kwargs: Any) -> Any:
-        if ufunc.__name__ not in OPERATIONS and ufunc.__name__ not in LOGIC:
-            refuse(f"np.{ufunc.__name__}")
-        return Trace(read_by(args))
-
-    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return Trace(read_by(args))
-
-
-def read_by(values: Sequence[Any]) -> frozenset[int]:
-    """Return the inputs that any of these values depends on."""
-    return frozenset().union(*(each.reads for each in values if isinstance(each, Trace)))
-
-
-def bounds(value: Any, alive: Any, shape: tuple[int, ...]) -> tuple[Floats, Floats, Bools]:
-    """Return the bounds of an output, and which elements they are for, in full shape."""
-    box = interval(value)
-    return np.broadcast_to(box.low, shape), np.broadcast_to(box.high, shape), np.broadcast_to(alive, shape)

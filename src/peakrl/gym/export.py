@@ -31,8 +31,10 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
 from peakrl.compile import compile_model
+from peakrl.continuous import ContinuousProblem
 from peakrl.errors import ProblemError
 from peakrl.gym.constraints import cost_of
+from peakrl.gym.continuous import ContinuousEnvironment
 from peakrl.problem import Problem
 from peakrl.problems.harvesting import EnergyHarvesting
 from peakrl.problems.scheduling import MachineScheduling
@@ -274,7 +276,7 @@ def make_environment(
 
 
 def to_gymnasium(
-    problem: Problem | TabularModel | ProblemSpec,
+    problem: Problem | TabularModel | ProblemSpec | ContinuousProblem,
     render_mode: str | None = None,
     *,
     shielded: bool = False,
@@ -287,7 +289,8 @@ def to_gymnasium(
     Parameters
     ----------
     problem:
-        A problem, a compiled model or a specification.
+        A problem, a compiled model or a specification. A continuous problem has its states as observations, actions by
+        index, and no other argument; leaving the box ends an episode.
     render_mode:
         None or "ansi" (text).
     shielded:
@@ -309,6 +312,8 @@ def to_gymnasium(
     >>> info["cost"]
     0.0
     """
+    if isinstance(problem, ContinuousProblem):
+        return ContinuousEnvironment(problem)
     env = make_environment(problem, render_mode, with_step=with_step)
     return shield(env, SafeSet(env.model)) if shielded else env
 
