@@ -7,8 +7,8 @@ from functools import cache
 
 import pytest
 
-from peakrl import PeakError, compile_model, evaluate, solve
-from peakrl.problems.robots import battery_robot, return_in_time_policy, sure_distances
+from peakrl import PeakError, solve
+from peakrl.problems.robots import battery_robot
 
 PLAN = ("..G...", ".#..#.", "...o..", "......", "CCSCCC")
 AHEAD = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
@@ -61,21 +61,6 @@ def test_in_a_corridor_without_slips_a_round_trip_earns_what_the_battery_leaves(
     corridor = battery_robot(plan=["S..G"], battery=10, charge=10, slip=0, horizon=10)
     assert solve(corridor).value == 1 + 10 - 1 - 3 - 0  # no need to come back before the end
     assert solve(battery_robot(plan=["S..G"], battery=10, charge=10, slip=0, horizon=20)).value == 4 + 7
-
-
-def test_the_sure_distance_to_a_row_of_chargers_is_the_number_of_rows_and_a_pit_makes_it_longer():
-    open_floor = battery_robot(plan=["...G", "....", "....", "CCSC"])
-    assert sure_distances(open_floor) == {(row, column): 3 - row for row in range(4) for column in range(4)}
-    assert sure_distances(battery_robot(plan=["G.o", "...", "CSC"]))[0, 2] == 2
-    assert sure_distances(battery_robot(plan=["G", "o", "S"]))[0, 0] == math.inf
-
-
-def test_returning_in_time_is_sure_and_earns_less_than_the_optimum():
-    problem = battery_robot()
-    model = compile_model(problem)
-    found = evaluate(model, return_in_time_policy(problem, model))
-    assert found.violation_probability == 0.0
-    assert 0.5 * solve(model).value < found.value < solve(model).value
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,9 @@ from functools import cache
 
 import pytest
 
-from peakrl import PeakError, compile_model, evaluate, solve
+from peakrl import PeakError, solve
 from peakrl.problems import energy_harvesting
-from peakrl.problems.harvesting import (
-    constant_fading_policy,
-    fading_channel,
-    greedy_fading_policy,
-    water_filling_policy,
-    water_level,
-)
+from peakrl.problems.harvesting import fading_channel
 
 SMALL = {"horizon": 6, "battery": 3, "max_arrival": 3, "mean": 1.5, "std": 1, "peak_power": 3}
 
@@ -44,27 +38,6 @@ def test_the_optimum_is_the_most_that_whole_powers_below_the_peak_earn():
 
     expected = sum(p * 0.5 * most(0, 0, e, g) for e, p in law.items() for g in (0, 1))
     assert solve(problem).value == pytest.approx(expected, abs=1e-12)
-
-
-def test_every_baseline_keeps_the_peak_and_earns_less_than_the_optimum():
-    problem = fading_channel()
-    model = compile_model(problem)
-    best = solve(model).value
-    for policy in (
-        greedy_fading_policy(problem, model),
-        constant_fading_policy(problem, 3, model),
-        water_filling_policy(problem, model),
-    ):
-        found = evaluate(model, policy)
-        assert found.violation_probability == 0.0
-        assert 0.9 * best < found.value < best
-
-
-def test_the_water_level_of_two_equally_likely_gains_is_the_textbooks():
-    # (v - 1/2) / 2 + (v - 1/4) / 2 = 3, the mean arrival, where neither is below 0 or above the peak: v = 3.375.
-    even = [[0.5, 0.5], [0.5, 0.5]]
-    problem = fading_channel(gains=[2, 4], fading=even, first=[0.5, 0.5], peak_power=5)
-    assert water_level(problem) == pytest.approx(3.375, abs=1e-12)
 
 
 def test_a_matrix_that_does_not_fit_the_gains_is_named():

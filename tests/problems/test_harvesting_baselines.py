@@ -17,16 +17,13 @@ from peakrl import Policy, compile_model, evaluate, simulate, solve
 from peakrl.errors import PolicyError, ProblemError
 from peakrl.problems import energy_harvesting
 from peakrl.problems.harvesting import (
-    balanced_policy,
     balanced_rates,
     convex_bound,
     draw_arrivals,
     greedy_policy,
     greedy_rates,
     integer_bound,
-    simulate_balanced,
 )
-from peakrl.problems.harvesting.baselines import balanced
 from peakrl.problems.harvesting.known_arrivals import pull, tunnel
 
 MEANS = (8, 9, 10, 11, 12)
@@ -54,15 +51,12 @@ def test_greedy_and_balanced_rates_are_those_of_a_plain_walk(peak):
 
 
 @seeds(5)
-def test_the_baseline_policies_of_a_frozen_sequence_walk_as_they_say(seed):
+def test_the_greedy_policy_of_a_frozen_sequence_walks_as_it_says(seed):
     problem = energy_harvesting(arrivals="frozen", seed=seed, peak_power=15)
     model = compile_model(problem)
     sequence = problem.arrivals.sequence
-    due = [math.floor((h + 1) * sum(sequence) / 20) - math.floor(h * sum(sequence) / 20) for h in range(20)]
-    assert sum(due) == sum(sequence)
-    for policy, wanted in ((greedy_policy(problem, model), [99] * 20), (balanced_policy(problem, model), due)):
-        walk = harvest_total(sequence, lambda h, b, e, w=wanted: min(w[h], 15, b + e), 20)
-        assert harvest_expectation(problem, policy.action) == (pytest.approx(walk), 0.0)
+    walk = harvest_total(sequence, lambda h, b, e: min(15, b + e), 20)
+    assert harvest_expectation(problem, greedy_policy(problem, model).action) == (pytest.approx(walk), 0.0)
 
 
 def test_evaluate_and_simulate_take_the_baseline_policies():
@@ -71,35 +65,10 @@ def test_evaluate_and_simulate_take_the_baseline_policies():
     exact = evaluate(model, greedy_policy(problem, model))
     assert (exact.value, exact.violation) == (pytest.approx(46.069, abs=6e-4), 0.0)
     frozen = energy_harvesting(arrivals="frozen", seed=3)
-    episodes = simulate(compile_model(frozen), balanced_policy(frozen), episodes=2)
-    expected, _ = harvest_expectation(frozen, balanced(frozen))
+    policy = greedy_policy(frozen)
+    episodes = simulate(compile_model(frozen), policy, episodes=2)
+    expected, _ = harvest_expectation(frozen, policy.action)
     assert episodes.value == pytest.approx(expected)
-
-
-def test_balanced_whole_powers_earn_nearly_what_real_ones_do():
-    sequences = draw_arrivals(200, seed=2)
-    whole = []
-    for row in sequences:
-        problem = energy_harvesting(arrivals=row, peak_power=15)
-        rule = balanced(problem)
-        whole.append(harvest_total(row.tolist(), lambda h, b, e, r=rule: r(h, (b, e)), 20))
-    assert np.mean(whole) == pytest.approx(balanced_rates(sequences, peak_power=15).mean(), abs=0.15)
-
-
-def test_balanced_is_refused_as_a_policy_where_the_future_is_unknown():
-    with pytest.raises(PolicyError, match="simulate_balanced"):
-        balanced(energy_harvesting())
-
-
-def test_balanced_with_random_arrivals_is_simulated_with_the_future_known_and_says_so():
-    problem = energy_harvesting(peak_power=15)
-    run = simulate_balanced(problem, episodes=4_000, seed=5)
-    assert run.label == "balanced (non-causal)"
-    assert not run.causal
-    np.testing.assert_allclose(run.rewards, balanced_rates(draw_arrivals(4_000, seed=5), peak_power=15))
-    assert run.value == pytest.approx(67.22, abs=4 * run.standard_error + 0.05)
-    chain = energy_harvesting(arrivals=([[0.5, 0.5], [0.5, 0.5]], 0), horizon=3)
-    assert simulate_balanced(chain, episodes=10).rewards.max() <= 3.0
 
 
 @pytest.mark.parametrize("peak", [0, 3, 8, 15.5])

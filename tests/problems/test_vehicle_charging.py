@@ -10,8 +10,8 @@ import pytest
 from scipy.optimize import linprog
 
 from helpers.seeds import seeds
-from peakrl import PeakError, compile_model, evaluate, solve
-from peakrl.problems.charging import Car, as_late_policy, at_once_policy, vehicle_charging
+from peakrl import PeakError, solve
+from peakrl.problems.charging import Car, vehicle_charging
 
 
 def cheapest(problem):
@@ -59,14 +59,6 @@ def test_with_a_household_that_is_known_the_optimum_is_that_of_the_linear_progra
         bounds=[(0, car.rate if hour < car.departure else 0) for car in cars for hour in range(6)],
     )  # fmt: skip
     assert -solve(problem).value == pytest.approx(answer.fun, abs=1e-9)
-
-
-def test_charging_at_once_and_as_late_as_possible_are_sure_and_dearer_than_the_optimum():
-    problem = vehicle_charging()
-    model = compile_model(problem)
-    once, late = (evaluate(model, make(problem, model)) for make in (at_once_policy, as_late_policy))
-    assert once.violation_probability == late.violation_probability == 0.0
-    assert once.value < late.value < solve(model).value
 
 
 def test_too_small_a_connection_is_infeasible():

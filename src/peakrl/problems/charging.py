@@ -10,37 +10,24 @@ each car charges in this hour, c_i in 0 .. min(rate_i, n_i), whole kWh; for a si
     household     l' with probability load[l][l']
 
 What a car could not charge before it left is not charged later.
-
-Baselines, with spare_h = limit - l_h, the remaining capacity of the connection in this hour:
-
-    at once   the car that leaves first takes as much as its rate, its need and the capacity allow, then the next one
-    as late   no more than necessary: c_i = the part of n_i that is left over once every later hour before the departure
-              is filled, from the last one backwards, with the capacity that the largest possible household load leaves
-
-Neither uses prices. With one car, `as late` satisfies both constraints whenever that is possible; with several, it
-serves the one that leaves last first, and may violate a constraint (see `evaluate`).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from inspect import signature
 from itertools import product
 from typing import Any
 
 from peakrl.checks import check_chain, check_count, check_number, check_numbers, check_probabilities, whole
-from peakrl.compile import Target
 from peakrl.errors import ProblemError
 from peakrl.memory import MOST_STEPS
-from peakrl.policy.tables import Policy
 from peakrl.problem import Outcome, Problem
 from peakrl.specs.registry import check_names, problem
 from peakrl.specs.spec import remember
 
-__all__ = ["Car", "VehicleCharging", "as_late_policy", "at_once_policy", "vehicle_charging"]
+__all__ = ["Car", "VehicleCharging", "vehicle_charging"]
 
 #: Euros per kWh from six in the evening to six in the morning.
 TARIFF = (0.42, 0.42, 0.38, 0.34, 0.26, 0.22, 0.18, 0.18, 0.16, 0.16, 0.20, 0.28)
@@ -87,16 +74,6 @@ class VehicleCharging(Problem):
     constraint_names: Sequence[str] = field(default=("connection", "departure"), init=False)
     stationary: bool = field(default=False, init=False)
 
-    @cached_property
-    def most_load(self) -> tuple[int, ...]:
-        """[step]: the largest possible load of the household."""
-        possible = {load for load, chance in enumerate(self.first) if chance > 0}
-        most = []
-        for _ in range(self.horizon):
-            most.append(max(possible))
-            possible = {after for load in possible for after, chance in enumerate(self.load[load]) if chance > 0}
-        return tuple(most)
-
     def initial(self) -> list[tuple[float, State]]:
         """Return what every car needs with every possible first load."""
         needed = tuple(car.energy for car in self.cars)
@@ -115,10 +92,6 @@ class VehicleCharging(Problem):
     def charges(self, action: Any) -> tuple[int, ...]:
         """Return what each car charges by an action."""
         return tuple(action) if len(self.cars) > 1 else (action,)
-
-    def action(self, charges: Sequence[int]) -> Any:
-        """Return the action by which each car charges this much."""
-        return tuple(charges) if len(self.cars) > 1 else charges[0]
 
     def outcomes(self, step: int, state: Any, action: Any) -> list[Outcome]:
         """Return what is needed afterwards, with every possible next load."""
@@ -203,43 +176,3 @@ def check_car(given: Any, what: str) -> Car:
         return Car(**{name: number if whole(number) is None else int(number) for name, number in given.items()})
     except ProblemError as error:
         raise ProblemError(f"{what}.{error}") from None
-
-
-def at_once(problem: VehicleCharging, step: int, state: Any) -> Any:
-    """Return the charges of `at once`."""
-    room = spare_capacity(problem, state[0])
-    charges = [0] * len(problem.cars)
-    for place in sorted(range(len(charges)), key=lambda place: problem.cars[place].departure):
-        car, needed = problem.needs(state)[place]
-        if step < car.departure:
-            charges[place] = max(0, min(car.rate, needed, room))
-            room -= charges[place]
-    return problem.action(charges)
-
-
-def as_late(problem: VehicleCharging, step: int, state: Any) -> Any:
-    """Return the charges of `as late`."""
-    due = [needed if step < car.departure else 0 for car, needed in problem.needs(state)]
-    for hour in range(problem.horizon - 1, step, -1):
-        room = spare_capacity(problem, problem.most_load[hour])
-        for place in sorted(range(len(due)), key=lambda place: -problem.cars[place].departure):
-            car = problem.cars[place]
-            if hour < car.departure:
-                put_off = max(0, min(car.rate, due[place], room))
-                due[place], room = due[place] - put_off, room - put_off
-    return problem.action([min(car.rate, left) for car, left in zip(problem.cars, due, strict=True)])
-
-
-def spare_capacity(problem: VehicleCharging, load: int) -> int:
-    """Return the remaining capacity of the connection in whole kWh."""
-    return math.floor(problem.limit - load)
-
-
-def at_once_policy(problem: VehicleCharging, model: Target | None = None) -> Policy:
-    """Return `at once` as a table for the problem's model (compiled here unless given)."""
-    return Policy.from_rule(model or problem, lambda step, state: at_once(problem, step, state))
-
-
-def as_late_policy(problem: VehicleCharging, model: Target | None = None) -> Policy:
-    """Return `as late` as a table for the problem's model (compiled here unless given)."""
-    return Policy.from_rule(model or problem, lambda step, state: as_late(problem, step, state))

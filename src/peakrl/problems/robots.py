@@ -16,37 +16,23 @@ A floor is drawn as text:
     S start and charger    G goal    C charger    o pit    # wall    . nothing
 
 A cell is (row, column), from the upper left.
-
-Baseline: work while there is a reserve, then return. The sure distance of a cell is the number of steps that a robot
-needs at most to reach a charger, whatever slips occur:
-
-    D(cell) = 0 on a charger, else 1 + min over moves of max over landings D,   infinite if no way is sure;
-              landings in a pit count as infinite
-
-On a charger, stay until the battery is full. Elsewhere, take the move whose landings are nearest to the goal on
-average, in steps without slips, if each of them leaves more than the sure distance from there; else take the sure way.
-It does not use probabilities.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from statistics import fmean
 from typing import Any, NamedTuple
 
 from peakrl.checks import check_count, check_number
-from peakrl.compile import Target
 from peakrl.errors import ProblemError
 from peakrl.memory import MOST_STEPS
-from peakrl.policy.tables import Policy
 from peakrl.problem import Outcome, Problem
 from peakrl.specs.registry import problem
 from peakrl.specs.spec import remember
 
-__all__ = ["BatteryRobot", "Floor", "RobotState", "battery_robot", "return_in_time_policy", "sure_distances"]
+__all__ = ["BatteryRobot", "Floor", "RobotState", "battery_robot"]
 
 PLAN = (
     "..G...",
@@ -62,7 +48,6 @@ WAYS = tuple(MOVES)
 SIGNS = "SGCo#."
 LONGEST_SIDE = 100
 Cell = tuple[int, int]
-Distances = dict[Cell, float]
 
 
 @dataclass(frozen=True)
@@ -205,47 +190,3 @@ def battery_robot(
         check_count(horizon, "horizon", 1, MOST_STEPS, error=ProblemError),
     )
     return remember(made, "battery_robot", given)
-
-
-def sure_distances(problem: BatteryRobot) -> Distances:
-    """Return the sure distance of every cell to a charger."""
-    return distances(problem, problem.chargers, max)
-
-
-def distances(problem: BatteryRobot, ends: frozenset[Cell], landing: Callable[[list[float]], float]) -> Distances:
-    """Return the steps from every cell to one of `ends`; `landing` summarises the distances of a move's landings."""
-    found = {cell: 0.0 if cell in ends else math.inf for cell in problem.floor.free}
-    for _ in found:
-        for cell in found.keys() - ends:
-            found[cell] = min(found[cell], 1 + min(after(problem, cell, way, found, landing) for way in WAYS))
-    return found
-
-
-def after(
-    problem: BatteryRobot, cell: Cell, way: str, found: Mapping[Cell, float], landing: Callable[[list[float]], float]
-) -> float:
-    """Return the distance that a move leaves, infinite if it may end in a pit."""
-    ends = problem.landings(cell, way)
-    return math.inf if ends.keys() & problem.floor.cells("o") else landing([found[end] for end in ends])
-
-
-def return_in_time(problem: BatteryRobot) -> Callable[[int, Any], str]:
-    """Return the rule."""
-    home, goal = sure_distances(problem), distances(problem, problem.floor.cells("G"), min)
-
-    def move(step: int, state: Any) -> str:
-        cell, level = (state[0], state[1]), state[2]
-        if cell in problem.chargers and level < problem.battery:
-            return STAY
-        best = min((*WAYS, STAY), key=lambda way: after(problem, cell, way, goal, fmean))
-        # After the move at least one unit must be left, and one more for every step of the sure way.
-        if after(problem, cell, best, home, max) <= level - 2:
-            return best
-        return STAY if cell in problem.chargers else min(WAYS, key=lambda way: after(problem, cell, way, home, max))
-
-    return move
-
-
-def return_in_time_policy(problem: BatteryRobot, model: Target | None = None) -> Policy:
-    """Return the rule as a table for the problem's model (compiled here unless given)."""
-    return Policy.from_rule(model or problem, return_in_time(problem))

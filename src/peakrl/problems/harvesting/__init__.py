@@ -11,23 +11,17 @@ from peakrl.problems.harvesting.arrivals import (
     recorded_sequences,
 )
 from peakrl.problems.harvesting.baselines import (
-    balanced_policy,
     balanced_rates,
     convex_bound,
     greedy_policy,
     greedy_rates,
     integer_bound,
-    simulate_balanced,
 )
 from peakrl.problems.harvesting.energy import EnergyHarvesting, energy_harvesting
 from peakrl.problems.harvesting.fading import (
     ChannelState,
     FadingChannel,
-    constant_fading_policy,
     fading_channel,
-    greedy_fading_policy,
-    water_filling_policy,
-    water_level,
 )
 from peakrl.problems.harvesting.sunlight import (
     fit_arrivals,
@@ -39,8 +33,8 @@ from peakrl.problems.harvesting.sunlight import (
 
 __all__ = [
     "ChannelState", "EnergyHarvesting", "FadingChannel", "FrozenArrivals", "HourlyArrivals", "IndependentArrivals",
-    "MarkovArrivals", "balanced_policy", "balanced_rates", "constant_fading_policy", "convex_bound", "draw_arrivals",
-    "energy_harvesting", "fading_channel", "fit_arrivals", "greedy_fading_policy", "greedy_policy", "greedy_rates",
-    "integer_bound", "judge_days", "read_station", "recorded_sequences", "simulate_balanced", "solar_transmitter",
-    "station_days", "water_filling_policy", "water_level",
+    "MarkovArrivals", "balanced_rates", "convex_bound", "draw_arrivals",
+    "energy_harvesting", "fading_channel", "fit_arrivals", "greedy_policy", "greedy_rates",
+    "integer_bound", "judge_days", "read_station", "recorded_sequences", "solar_transmitter",
+    "station_days",
 ]  # fmt: skip

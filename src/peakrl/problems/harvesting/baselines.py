@@ -9,22 +9,19 @@ With B the capacity, p the peak, E_h the arrivals and b_0 = 0, b_{h+1} = min(B, 
                 b_{h+1} <= b_h + E_h - P_h  (the gap is spilled), by water-filling           non-causal
 
 Non-causal rules use arrivals that a transmitter cannot know yet: they are for comparison only. `balanced` sends real
-powers, as in the published curve (a mean rounded down would earn half a bit to a bit less). As a policy, for models
-with whole powers, it sends floor((h+1) m) - floor(h m): the same energy over time, up to less than one unit.
+powers, as in the published curve (a mean rounded down would earn half a bit to a bit less).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from peakrl.errors import PolicyError
 from peakrl.policy.tables import Policy
-from peakrl.problems.harvesting.arrivals import FrozenArrivals, as_sequences, whole_number
+from peakrl.problems.harvesting.arrivals import as_sequences, whole_number
 from peakrl.problems.harvesting.energy import EnergyHarvesting, checked_base, checked_peak, rate
 from peakrl.problems.harvesting.known_arrivals import best_totals, taut_totals
 from peakrl.tabular import TabularModel
@@ -43,30 +40,9 @@ def greedy(problem: EnergyHarvesting) -> PowerRule:
     return lambda step, state: min(peak, sum(state))
 
 
-def balanced(problem: EnergyHarvesting) -> PowerRule:
-    """Return the rule (non-causal) that spends the mean of a frozen sequence, in whole powers."""
-    if not isinstance(problem.arrivals, FrozenArrivals):
-        raise PolicyError(
-            "the balanced rule needs all arrivals in advance, and these are random; "
-            "simulate_balanced(problem, episodes=...) simulates it with the future known"
-        )
-    peak, horizon, total = math.floor(problem.peak_power), problem.horizon, sum(problem.arrivals.sequence)
-
-    def power(step: int, state: tuple[int, int]) -> int:
-        due = (step + 1) * total // horizon - step * total // horizon
-        return min(due, peak, sum(state))
-
-    return power
-
-
 def greedy_policy(problem: EnergyHarvesting, model: TabularModel | None = None) -> Policy:
     """Return `greedy` as a table for the problem's model (compiled here unless given)."""
     return Policy.from_rule(model or problem.tabulate(), greedy(problem))
-
-
-def balanced_policy(problem: EnergyHarvesting, model: TabularModel | None = None) -> Policy:
-    """Return `balanced` (non-causal) as a table for the model of a frozen problem (compiled here unless given)."""
-    return Policy.from_rule(model or problem.tabulate(), balanced(problem))
 
 
 # On sequences -------------------------------------------------------------------------------------------------
@@ -115,41 +91,3 @@ def spend(sequences: Longs, target: Floats, battery: int, peak_power: float, log
         total += np.log1p(power)
         level = np.minimum(capacity, level + arrival - power)
     return total / math.log(checked_base(log_base))
-
-
-# With random arrivals -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class NonCausalRun:
-    """Simulated episodes of a rule that knows all arrivals in advance, for comparison only."""
-
-    rule: str
-    #: [episode]: sum of the rates, in the problem's logarithm.
-    rewards: Floats
-    causal: bool = field(default=False, init=False)
-
-    @property
-    def value(self) -> float:
-        """Mean sum rate."""
-        return float(self.rewards.mean())
-
-    @property
-    def standard_error(self) -> float:
-        """Standard error of the mean."""
-        return float(self.rewards.std(ddof=1) / math.sqrt(len(self.rewards))) if len(self.rewards) > 1 else math.inf
-
-    @property
-    def label(self) -> str:
-        """The rule's name, marked as non-causal."""
-        return f"{self.rule} (non-causal)"
-
-
-def simulate_balanced(problem: EnergyHarvesting, *, episodes: int, seed: int = 0) -> NonCausalRun:
-    """Simulate the balanced rule (non-causal: each episode's arrivals are known before it starts)."""
-    count = whole_number(episodes, "episodes", 1)
-    arrivals = problem.arrivals.draw(count, problem.horizon, seed)
-    rewards = balanced_rates(
-        arrivals, battery=problem.battery, peak_power=problem.peak_power, log_base=problem.log_base
-    )
-    return NonCausalRun("balanced", rewards)

@@ -9,12 +9,7 @@ Action: a power P in 0 .. b + e, a whole number.
     next arrival  e' as in `peakrl.problems.harvesting.arrivals`
     next gain     g' with probability fading[g][g'], independent of the arrivals
 
-With one gain of 1 it is `energy_harvesting`. Baselines: greedy sends min(peak, b + e); a constant power is sent if
-possible; and water-filling sends  min(peak, b + e, round(v - 1 / gain)^+)  with the water level v at which
-
-    mean over steps and gains of min(peak, (v - 1 / gain)^+)  =  mean arrival,
-
-which would be optimal with a large battery that is never empty.
+With one gain of 1 it is `energy_harvesting`.
 """
 
 from __future__ import annotations
@@ -25,25 +20,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from peakrl.checks import check_chain, check_count, check_numbers, check_probabilities
-from peakrl.compile import Target
+from peakrl.checks import check_chain, check_numbers, check_probabilities
 from peakrl.errors import ProblemError
-from peakrl.policy.tables import Policy
 from peakrl.problem import Outcome, Problem
-from peakrl.problems.harvesting.arrivals import LARGEST_ENERGY, Arrivals, pairs_of
+from peakrl.problems.harvesting.arrivals import Arrivals, pairs_of
 from peakrl.problems.harvesting.energy import energy_harvesting
 from peakrl.specs.registry import problem
 from peakrl.specs.spec import remember
-from peakrl.types import Floats
 
 #: Default gains (bad, usual, good) and their transition matrix.
 GAINS = (0.25, 1.0, 3.0)
 FADING = ((0.6, 0.4, 0.0), (0.2, 0.6, 0.2), (0.0, 0.4, 0.6))
 FIRST = (0.0, 1.0, 0.0)
-#: Bisections for the water level: exact up to a few units in the last place.
-HALVINGS = 100
 
 
 class ChannelState(NamedTuple):
@@ -156,60 +144,3 @@ def fading_channel(
     )
     given["arrivals"] = (plain.spec or {}).get("arrivals", arrivals)
     return remember(made, "fading_channel", given)
-
-
-# Baselines -----------------------------------------------------------------------------------------------------
-
-
-def constant_fading_policy(problem: FadingChannel, power: int, model: Target | None = None) -> Policy:
-    """Return the policy that sends `power`, or what is available if that is less."""
-    wanted = check_count(power, "power", 0, LARGEST_ENERGY, error=ProblemError)
-    return Policy.from_rule(model or problem, lambda step, state: min(wanted, state[0] + state[1]))
-
-
-def greedy_fading_policy(problem: FadingChannel, model: Target | None = None) -> Policy:
-    """Return the policy that sends as much as the peak and the battery allow, whatever the gain."""
-    return constant_fading_policy(problem, math.floor(min(problem.peak_power, LARGEST_ENERGY)), model)
-
-
-def water_filling_policy(problem: FadingChannel, model: Target | None = None) -> Policy:
-    """Return the policy that sends up to the water level, as far as peak and battery allow."""
-    level, peak = water_level(problem), math.floor(min(problem.peak_power, LARGEST_ENERGY))
-    wanted = [max(0, round(level - 1 / gain)) if gain > 0 else 0 for gain in problem.gains]
-    return Policy.from_rule(model or problem, lambda step, state: min(wanted[state[2]], peak, state[0] + state[1]))
-
-
-def water_level(problem: FadingChannel) -> float:
-    """Return the level at which the mean power equals the mean arrival; if the peak forbids that, that of the peak."""
-    chances, arrivals = gain_frequency(problem), arrival_mean(problem)
-    floor = np.array([1 / gain if gain > 0 else math.inf for gain in problem.gains])
-    low, high = 0.0, float(problem.peak_power + floor[np.isfinite(floor)].max(initial=0.0))
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        spent = float(chances @ np.clip(middle - floor, 0.0, problem.peak_power))
-        low, high = (middle, high) if spent < arrivals else (low, middle)
-    return high
-
-
-def arrival_mean(problem: FadingChannel) -> float:
-    """Return the mean energy that arrives in a step."""
-    process, size = problem.arrivals, problem.arrivals.largest + 1
-    probability, total = np.zeros(size), 0.0
-    for chance, arrival in process.first():
-        probability[arrival] += chance
-    for step in range(problem.horizon):
-        total += float(probability @ np.arange(size))
-        following = np.zeros(size)
-        for arrival in np.flatnonzero(probability).tolist():
-            for chance, after in process.following(step, arrival):
-                following[after] += probability[arrival] * chance
-        probability = following
-    return total / problem.horizon
-
-
-def gain_frequency(problem: FadingChannel) -> Floats:
-    """Return the average frequency of each gain in an episode."""
-    probability, total = np.array(problem.first), np.zeros(len(problem.first))
-    for _ in range(problem.horizon):
-        total, probability = total + probability, probability @ np.array(problem.fading)
-    return total / problem.horizon

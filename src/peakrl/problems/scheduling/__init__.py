@@ -24,10 +24,9 @@ from peakrl.problems.scheduling.problem import (
     order_of,
     scheduling_example,
 )
-from peakrl.problems.scheduling.subset_orders import best_order
 
 __all__ = [
-    "InfeasibleSchedule", "Job", "MachineScheduling", "Schedule", "best_order", "draw_jobs", "dt_order",
+    "InfeasibleSchedule", "Job", "MachineScheduling", "Schedule", "draw_jobs", "dt_order",
     "dt_order_or_least_late", "earliest_deadline_order", "earliest_due_order", "evaluate_order", "gantt",
     "infeasible_reason", "machine_scheduling", "order_of", "order_rule", "read_jobs", "scheduling_example",
     "shortest_processing_order", "simulate_known_times", "uniform", "with_time",

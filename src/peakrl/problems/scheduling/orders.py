@@ -10,7 +10,7 @@ of job j, and
 DT (Koulamas and Kyparisis, 2001) minimises the largest tardiness under deadlines. It works backwards: among the jobs
 whose deadline allows them to be last of those that remain, the one with the largest due time is last; then the same for
 the rest. If there is no such job, no order meets every deadline. It requires that all jobs are released at time 0;
-with release times `best_order` finds the optimum.
+with release times `solve` finds the optimum.
 """
 
 from __future__ import annotations
@@ -301,7 +301,7 @@ def _all_there(jobs: Iterable[Job], what: str) -> None:
         if job.release > 0:
             raise ProblemError(
                 f"job {job.name!r} is released at {job.release}; {what} requires that all jobs are released at time 0 "
-                "(best_order finds the best order with release times)"
+                "(`solve` finds the best order with release times)"
             )
 
 
