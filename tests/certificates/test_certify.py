@@ -309,3 +309,24 @@ def test_an_action_that_is_not_on_offer_is_named_and_so_is_where_a_policy_raised
         with pytest.raises(ZeroDivisionError) as caught:
             peakrl.certify(target, lambda step, state, actions: 1 / 0, episodes=5)
         assert "the policy raised this" in caught.value.__notes__[0]
+
+
+def dry(transition):
+    return -1.0 if transition.next_observation in {5, 7, 11, 12} else 1.0
+
+
+def test_a_policy_learned_on_an_environment_is_certified_on_its_model_by_label():
+    lake = gymnasium.make("FrozenLake-v1", is_slippery=False)
+    env = peakrl.ConstrainedEnv(lake, constraint=dry, horizon=8, reward_range=(0, 1))
+    policy = peakrl.learn(env, episodes=500).policy
+    model = peakrl.compile_model(peakrl.from_gymnasium(lake, horizon=8, constraint=dry))
+    found = peakrl.certify(model, policy)
+    assert (found.holds, found.value_low, found.gap, found.kind) == (True, 1.0, 0.0, "exact")
+
+
+def test_a_policy_of_other_states_is_refused_by_name():
+    lake = gymnasium.make("FrozenLake-v1", is_slippery=False)
+    env = peakrl.ConstrainedEnv(lake, constraint=dry, horizon=8, reward_range=(0, 1))
+    policy = peakrl.learn(env, episodes=5).policy
+    with pytest.raises(peakrl.PeakError, match=r"no first state of 'energy harvesting' was visited"):
+        peakrl.certify(peakrl.problems.energy_harvesting(peak_power=3), policy)

@@ -36,7 +36,7 @@ from peakrl.certificates.episodes import (
 )
 from peakrl.checks import check_count, check_fraction, check_number, check_seed, reward_limits
 from peakrl.compile import as_model, is_problem
-from peakrl.errors import UnknownStateError
+from peakrl.errors import PolicyError, UnknownStateError
 from peakrl.evaluation.bounds import lower_mean, upper_mean
 from peakrl.evaluation.environments import Unknown
 from peakrl.evaluation.exact import Evaluation, evaluate
@@ -46,6 +46,7 @@ from peakrl.policy.mixture import AnyPolicy, AveragedPolicy
 from peakrl.policy.tables import Policy, StochasticPolicy, simplest_policy
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats
+from peakrl.visited import VisitedStates
 
 #: Limits of what is computed without a request: outcomes for the optimum (about a second), and changes times nodes for
 #: an averaged policy (some seconds).
@@ -99,7 +100,8 @@ def certify(
         A policy of peakrl, or any function (step, state, actions) -> action; on an environment, whose observations and
         actions may be continuous, also any function observation -> action, or a model of Stable-Baselines3
         (`predict`). It must be fixed before, and must not be selected by its certificate. Behind a shield it may ask
-        for unsafe actions; the certificate is about both together.
+        for unsafe actions; the certificate is about both together. A policy that was learned on an environment can be
+        certified on its model: states and actions are matched by label.
     epsilon
         The largest gap and the largest expected violation that are accepted; with it, sampling stops as soon as the
         certificate holds. None: bounds only; on a model the certificate then holds if nothing can be violated.
@@ -129,6 +131,8 @@ def certify(
     if not isinstance(target, TabularModel) and not is_problem(target):
         return sampled(EnvironmentEpisodes(target, policy, asked.stream, unknown), None, asked)
     model = as_model(target)
+    if asked.episodes is None and isinstance(getattr(policy, "model", None), VisitedStates):
+        return certify_on_table(model, policy, asked.epsilon)
     optimum = solve(model) if can_solve(model) else None
     if asked.episodes is not None:
         return sampled(ModelEpisodes(model, policy, asked.stream), optimum, asked)
@@ -321,6 +325,11 @@ def policy_on_table(table: TabularModel, policy: Any) -> Policy | StochasticPoli
 
 def filled_on_table(table: TabularModel, policy: Any) -> tuple[Policy | StochasticPolicy, bool]:
     """Return what a policy does on the table, and whether it draws actions in states that it does not know."""
+    firsts = [table.state_of_slot(slot) for slot in table.first_slot.tolist()]
+    if not any(policy.model.state_number(state) < policy.model.num_states for state in firsts):
+        raise PolicyError(
+            f"the policy belongs to {policy.model!r}, where no first state of {table.name!r} was visited: {firsts[0]!r}"
+        )
     weights, filled = np.zeros(table.num_entries), False
     first = table.row_start[:-1][np.diff(table.row_start) > 0]
     weights.reshape(-1, table.num_rows)[:, first] = 1.0  # also at steps at which a state cannot be reached
