@@ -322,6 +322,38 @@ def test_an_outcome_that_the_model_calls_impossible_is_an_error():
         env.step(0)  # nothing is let through after that
 
 
+def test_where_nothing_is_known_to_be_safe_a_declared_emergency_decides():
+    calm = safe_set(from_gymnasium(lake(is_slippery=False), constraint=holes))
+    env = shield(lake(), calm, emergency=lambda observation: 3)  # up, whatever slips
+    seen = set()
+    for seed in range(30):
+        _, info = env.reset(seed=seed)
+        for _ in range(5):
+            lost = info["shield_lost"]
+            assert not lost or info["action_mask"].tolist() == [0, 0, 0, 1]
+            _, _, over, _, info = env.step(1)
+            seen.add((lost, info["shield_action"]))
+            if over:
+                break
+    assert {action for lost, action in seen if lost} == {3}
+    assert (False, 1) in seen
+    with pytest.raises(PolicyError, match=r"action 9 .*is not in Discrete"):
+        play(shield(lake(), calm, emergency=lambda observation: 9), 1, 5)
+
+
+@pytest.mark.parametrize("lanes", [0, 2])
+def test_observations_can_contain_the_mask(lanes):
+    safe = safe_set(from_gymnasium(lake(), constraint=holes))
+    bare = SyncVectorEnv([lake] * lanes) if lanes else lake()
+    env = shield(bare, safe, mask_keys=("obs", "mask"))
+    seen, _ = env.reset(seed=0)
+    for _ in range(5):
+        assert env.observation_space.contains(seen)
+        assert set(seen) == {"obs", "mask"}
+        np.testing.assert_array_equal(seen["mask"], env.action_masks())
+        seen = env.step(env.action_space.sample())[0]
+
+
 def test_a_state_in_which_nothing_is_safe_is_an_error_that_tells_why():
     stuck = safe_set(from_gymnasium(lake(), constraint=lambda t: -1.0 if t.step == 1 else 1.0, stationary=False))
     assert not stuck.feasible

@@ -6,26 +6,33 @@ After `reset` and every `step` the agent finds in `info`
     shield_replaced      whether the selected action was replaced       (not at reset)
     shield_action        the index of the action that was taken         (not at reset)
     shield_replacements  how many actions of this episode were replaced
+    shield_lost          whether nothing is known to be safe, so that `emergency` decides (only if there is one)
 
-and `action_masks()` is the same as booleans, as sb3-contrib's MaskablePPO expects it.
+and `action_masks()` is the same as booleans, as sb3-contrib's MaskablePPO expects it; with `mask_keys` the mask is also
+part of the observation.
 
-An observation that is not a state of the model, a state that the model excludes after the last action, and a state in
-which nothing is safe are errors: the safe set guarantees nothing from there on.
+An observation that is not a state of the safe set, a state that cannot follow the last action, and a state in which
+nothing is safe are errors, unless `emergency` decides there: the safe set guarantees nothing from there on.
 
 Lanes of a vectorised environment begin episodes by Gymnasium's autoreset modes. Under NEXT_STEP the action after the
 end of an episode only resets the lane; it is passed on, and its mask is all 1.
+
+A guard (`Guard`) knows the safe set, a lane (`Lane`) follows the episodes of one environment. Each kind of safe set
+registers its guard with `guard_of`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from functools import singledispatch
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
-from gymnasium.vector.utils import iterate
+from gymnasium.vector.utils import batch_space, iterate
 from numpy.typing import NDArray
 
 from peakrl.checks import check_choice, required_arguments, shown
@@ -39,48 +46,139 @@ from peakrl.types import Longs
 from peakrl.viability import Bools
 from peakrl.visited import VisitedStates, label_of
 
-StateFunction = Callable[..., Hashable]
+StateFunction = Callable[..., Any]
 ON_UNSAFE = ("replace", "raise")
 
 
-class Guard:
-    """The safe set in terms of an environment: its observations, and its actions by index."""
+class Options(NamedTuple):
+    """Arguments of `shield` that a guard needs."""
 
-    def __init__(
-        self,
-        safe: SafeSet,
-        action_space: Any,
-        on_unsafe: str,
-        state_of: StateFunction | None,
-        fallback: Any,
-        labels: Sequence[Hashable] | None,
-    ) -> None:
-        check_choice(on_unsafe, "on_unsafe", ON_UNSAFE)
-        if fallback is not None and not callable(getattr(fallback, "action", fallback)):
-            raise SettingsError(f"fallback is {fallback!r}; it must be a policy or a function of step and state")
-        self.safe, self.model, self.on_unsafe, self.fallback = safe, safe.model, on_unsafe, fallback
-        self.actions = ActionSet(action_space)
-        self.labels = list(self.actions.labels if labels is None else labels)
-        self.state_of = with_step(label_of if state_of is None else state_of)
-        self.columns = columns_of(self.model, self.labels, len(self.actions))
+    on_unsafe: str
+    state_of: StateFunction | None
+    fallback: Any
+    emergency: Callable[[Any], Any] | None
+    #: The safe set's names of the environment's actions.
+    names: Sequence[Hashable] | None
+
+
+class Guard:
+    """A safe set in terms of an environment: its observations, and its actions by index.
+
+    The position in an episode is whatever the safe set needs to know at a step.
+    """
+
+    #: Steps that the safe set covers.
+    horizon: float
+    #: Of the model or problem.
+    name: str
+
+    def __init__(self, space: Any, known: Sequence[Any], options: Options) -> None:
+        """`known` are the actions of the safe set, in the order of its masks."""
+        check_choice(options.on_unsafe, "on_unsafe", ON_UNSAFE)
+        self.on_unsafe, self.fallback, self.emergency = options.on_unsafe, options.fallback, options.emergency
+        if self.fallback is not None and not callable(getattr(self.fallback, "action", self.fallback)):
+            raise SettingsError(f"fallback is {self.fallback!r}; it must be a policy or a function of step and state")
+        if self.emergency is not None and not callable(self.emergency):
+            raise SettingsError(f"emergency is {self.emergency!r}; it must be a function of the observation")
+        self.actions = ActionSet(space)
+        self.labels = list(self.actions.labels if options.names is None else options.names)
+        self.columns = columns_of(self.name, known, self.labels, len(self.actions))
         #: [action of the environment]: nothing is safe; and everything is, for an action that only resets.
         self.nothing = frozen(np.zeros(len(self.actions)), np.bool_, own=True)
         self.anything = frozen(np.ones(len(self.actions)), np.bool_, own=True)
 
-    # State of an episode -------------------------------------------------------------------------------------
+    def owner(self, environment: Any) -> Any:
+        """Return an environment that knows its state, None for one whose observations are used."""
+        raise NotImplementedError
 
-    def state(self, observation: Any, step: int) -> Hashable:
-        """Return the state of an observation."""
+    def arrive(self, observation: Any, step: int, before: tuple[Any, int] | None, own: Any) -> Any:
+        """Return the position in which an action is to be taken; raise a TargetError if nothing is known there.
+
+        `before` is the previous position and action index; None at the start of an episode, or if nothing impossible
+        can occur. `own` knows its state.
+        """
+        raise NotImplementedError
+
+    def end(self, observation: Any, step: int, before: tuple[Any, int]) -> None:
+        """Note the last observation of an episode."""
+
+    def close(self) -> None:
+        """Check what is left to check."""
+
+    def mask(self, position: Any) -> Bools:
+        """Return [action of the environment]: True if it is safe; read-only."""
+        raise NotImplementedError
+
+    def why(self, step: int, position: Any, index: int) -> str:
+        """Return why an action is not safe."""
+        raise NotImplementedError
+
+    def followed(self, step: int, position: Any, seen: Any) -> int:
+        """Return the index of the action of the fallback, -1 if it does not exist."""
+        raise NotImplementedError
+
+    def index(self, action: Any) -> int:
+        """Return the index of an action of the environment."""
+        label = action
+        if not isinstance(action, int):
+            label = None
+            with suppress(TargetError):
+                label = label_of(action)
+        index = self.actions.index(label)
+        if index < 0:
+            raise PolicyError(f"action {shown(action)} is not in {self.actions.space}")
+        return index
+
+    def instead(self, step: int, position: Any, index: int, seen: Any = None) -> int:
+        """Return the index of the action that replaces an unsafe one, or raise; `seen` is the observation."""
+        if self.on_unsafe == "raise":
+            reason = self.why(step, position, index)
+            raise PolicyError(f"action {shown(self.labels[index])} is not safe: {reason}")
+        mask = self.mask(position)
+        if self.fallback is None:
+            safe = np.flatnonzero(mask)
+            return int(safe[np.argmin(np.abs(safe - index))])  # the first of two that are equally near
+        other = self.followed(step, position, seen)
+        if not mask[other]:
+            reason, label = self.why(step, position, other), self.labels[other]
+            raise PolicyError(f"the fallback's action {shown(label)} at step {step} is not safe either: {reason}")
+        return other
+
+
+class ModelGuard(Guard):
+    """The safe set of a model; positions are nodes."""
+
+    def __init__(self, safe: SafeSet, space: Any, options: Options) -> None:
+        self.safe, self.model = safe, safe.model
+        self.horizon, self.name = self.model.horizon, self.model.name
+        super().__init__(space, self.model.action_labels, options)
+        self._given = options.state_of
+        self.state_of = with_step(label_of if options.state_of is None else options.state_of)
+
+    def owner(self, environment: Any) -> Any:
+        """Return an environment of peakrl, None for others."""
+        model = own_model(environment)
+        if model is None or self._given is not None:
+            return None
+        if self.model is not model and self.model.digest != model.digest:
+            raise SettingsError(
+                f"the safe set belongs to {self.model!r}, the environment to {model!r}. If the former covers all "
+                "that can happen in the latter and has the same names of states, pass state_of="
+            )
+        return environment
+
+    def arrive(self, observation: Any, step: int, before: tuple[Any, int] | None, own: Any) -> int:
+        """Return the node in which an action is to be taken."""
+        if own is not None:
+            return self.arrived(own.state, step, before)
         try:
-            return self.state_of(observation, step)
+            state = self.state_of(observation, step)
         except TargetError as error:
             raise TargetError(f"{error}; pass state_of=, a function from an observation to a state") from None
+        return self.arrived(state, step, before, observation)
 
-    def arrive(self, state: Hashable, step: int, before: tuple[int, int] | None, seen: Any = None) -> int:
-        """Return the node of a state in which an action is to be taken.
-
-        `before` is the previous node and action index; None at the start of an episode.
-        """
+    def arrived(self, state: Hashable, step: int, before: tuple[int, int] | None, seen: Any = None) -> int:
+        """Return the node of a state, or raise."""
         try:
             node = self.safe.node_of(step, state)
         except PolicyError as error:
@@ -105,64 +203,61 @@ class Guard:
         return following % self.model.num_slots in self.model.next_slots(row)
 
     def _described(self, node: int, index: int) -> str:
-        state = self.model.state_of_slot(node % self.model.num_slots)
-        return f"action {shown(self.labels[index])} in state {shown(state)}"
+        return f"action {shown(self.labels[index])} in state {shown(self._state(node))}"
 
-    # Actions ----------------------------------------------------------------------------------------
+    def _state(self, node: int) -> Hashable:
+        return self.model.state_of_slot(node % self.model.num_slots)
 
-    def mask(self, node: int) -> Bools:
+    def mask(self, position: int) -> Bools:
         """Return [action of the environment]: True if it is safe; read-only."""
-        return frozen(self.safe.mask_of(node)[np.maximum(self.columns, 0)] & (self.columns >= 0), np.bool_, own=True)
+        safe = self.safe.mask_of(position)
+        return frozen(safe[np.maximum(self.columns, 0)] & (self.columns >= 0), np.bool_, own=True)
 
-    def index(self, action: Any) -> int:
-        """Return the index of an action of the environment."""
-        label = action
-        if not isinstance(action, int):
-            label = None
-            with suppress(TargetError):
-                label = label_of(action)
-        index = self.actions.index(label)
-        if index < 0:
-            raise PolicyError(f"action {shown(action)} is not in {self.actions.space}")
-        return index
+    def why(self, step: int, position: int, index: int) -> str:
+        """Return why an action is not safe."""
+        try:
+            return str(self.safe.reason(self._state(position), self.labels[index], step))
+        except PolicyError as error:
+            return str(error)
 
-    def instead(self, step: int, node: int, index: int, seen: Any = None) -> int:
-        """Return the index of the action that replaces an unsafe one, or raise; `seen` is the observation."""
-        state = self.model.state_of_slot(node % self.model.num_slots)
-        if self.on_unsafe == "raise":
-            raise PolicyError(f"action {shown(self.labels[index])} is not safe: {self._why(step, state, index)}")
-        if self.fallback is None:
-            safe = np.flatnonzero(self.mask(node))
-            return int(safe[np.argmin(np.abs(safe - index))])  # the first of two that are equally near
+    def followed(self, step: int, position: int, seen: Any) -> int:
+        """Return the index of the action of the fallback."""
         labels, follow = self.labels, getattr(self.fallback, "action", self.fallback)
+        named = self._state(position)
         if isinstance(getattr(self.fallback, "model", None), VisitedStates):  # it knows the environment's names
-            labels, named = list(self.actions.labels), self._label(seen)
-        else:
-            named = state
+            labels = list(self.actions.labels)
+            try:
+                named = label_of(seen)
+            except TargetError as error:
+                raise PolicyError(f"the fallback was learned on another environment: {error}") from None
         if isinstance(self.fallback, Policy):
-            rows = self.model.rows_of_slot(node % self.model.num_slots)
+            rows = self.model.rows_of_slot(position % self.model.num_slots)
             available = self.model.row_action[rows.start : rows.stop]
             offered = [label for label, column in zip(labels, self.columns, strict=True) if column in available]
             label = follow(step, named, offered)
         else:
             label = follow(step, named)
-        other = labels.index(label) if label in labels else -1
-        if other < 0 or not self.mask(node)[other]:
-            why = "it is not available" if other < 0 else self._why(step, state, other)
-            raise PolicyError(f"the fallback's action {shown(label)} at step {step} is not safe either: {why}")
-        return other
+        return position_of(label, labels, step)
 
-    def _label(self, seen: Any) -> Hashable:
-        try:
-            return label_of(seen)
-        except TargetError as error:
-            raise PolicyError(f"the fallback was learned on another environment: {error}") from None
 
-    def _why(self, step: int, state: Hashable, index: int) -> str:
-        try:
-            return str(self.safe.reason(state, self.labels[index], step))
-        except PolicyError as error:
-            return str(error)
+def position_of(label: Any, labels: Sequence[Any], step: int) -> int:
+    """Return the index of the action of a fallback, or raise."""
+    if label not in labels:
+        raise PolicyError(
+            f"the fallback's action {shown(label)} at step {step} is not safe either: it is not available"
+        )
+    return labels.index(label)
+
+
+@singledispatch
+def guard_of(safe_set: Any, space: Any, options: Options) -> Guard:
+    """Return the guard of a safe set for an action space."""
+    raise SettingsError(f"{safe_set!r} is not a SafeSet; safe_set(model) makes one")
+
+
+@guard_of.register
+def _model_guard(safe_set: SafeSet, space: Any, options: Options) -> Guard:
+    return ModelGuard(safe_set, space, options)
 
 
 def described(state: Hashable, seen: Any) -> str:
@@ -170,19 +265,18 @@ def described(state: Hashable, seen: Any) -> str:
     return f"state {shown(state)}" if seen is None else f"the observation {shown(seen)}"
 
 
-def columns_of(model: TabularModel, labels: Sequence[Hashable], count: int) -> Longs:
-    """Return [action of the environment]: its index in the model, -1 if it has none."""
+def columns_of(name: str, known: Sequence[Any], labels: Sequence[Any], count: int) -> Longs:
+    """Return [action of the environment]: its index in the safe set, -1 if it has none."""
     if len(labels) != count:
         raise SettingsError(f"actions= names {len(labels)} actions; the environment has {count}")
-    numbers = {label: number for number, label in enumerate(model.action_labels)}
+    numbers = {label: number for number, label in enumerate(known)}
     columns = np.array([numbers.get(label, -1) for label in labels], np.int64)
     missing = set(range(len(numbers))) - set(columns.tolist())
     if missing:
-        unknown = model.action_labels[min(missing)]
         raise SettingsError(
-            f"the safe set of {model!r} has the action {shown(unknown)}, which the environment does not have; it has "
-            f"{shown(list(labels))}. If they have other names, pass actions=, the model's actions in the order of the "
-            "environment's"
+            f"the safe set of {name!r} has the action {shown(known[min(missing)])}, which the environment does not "
+            f"have; it has {shown(list(labels))}. If they have other names, pass actions=, the safe set's actions in "
+            "the order of the environment's"
         )
     return columns
 
@@ -201,9 +295,9 @@ def own_model(environment: Any) -> TabularModel | None:
     return model if isinstance(model, TabularModel) and hasattr(environment, "actions") else None
 
 
-#: Instead of a node: no episode has begun, it is over, it continues after the last step of the safe set, or the next
-#: action resets the environment.
-NOT_BEGUN, OVER, BEYOND, WAITING = -1, -2, -3, -4
+#: Where a lane is: in an episode whose position is known, or is not; no episode has begun, it is over, it continues
+#: after the last step of the safe set, or the next action resets the environment.
+RUNNING, LOST, NOT_BEGUN, OVER, BEYOND, WAITING = range(6)
 NO_ACTION = {
     NOT_BEGUN: "call reset() first",
     OVER: "the episode is over: call reset() before the next step",
@@ -217,17 +311,19 @@ class Lane:
 
     def __init__(self, guard: Guard, own: Any, follows_model: bool) -> None:
         self.guard = guard
-        #: An environment of peakrl, which knows its state; None if states are read from observations.
+        #: An environment that knows its state; None if states are read from observations.
         self.own = own
         #: Nothing impossible can occur.
-        self.follows_model = follows_model
-        self.node, self.step, self.replacements = NOT_BEGUN, 0, 0
+        self.follows_model = follows_model and own is not None
+        self.status, self.position = NOT_BEGUN, None
+        self.step = self.replacements = 0
         self.mask: Bools = guard.nothing
         #: The last observation.
         self.seen: Any = None
         #: Steps taken, and actions replaced, in all episodes.
         self.steps, self.replaced = 0, 0
-        self._before: tuple[int, int] | None = None
+        self._before: tuple[Any, int] | None = None
+        self._resets = False
 
     def begin(self, observation: Any) -> None:
         """Begin an episode."""
@@ -236,46 +332,56 @@ class Lane:
 
     def allowed(self, index: int) -> int:
         """Return the index of the action to take instead of this one, or raise; nothing changes."""
-        if self.node == WAITING:
+        if self.status == WAITING or self.mask[index]:
             return index
-        if self.node < 0:
-            raise TargetError(NO_ACTION[self.node].format(self.guard.model))
-        return index if self.mask[index] else self.guard.instead(self.step, self.node, index, self.seen)
+        if self.status == RUNNING:
+            return self.guard.instead(self.step, self.position, index, self.seen)
+        if self.status == LOST:
+            return int(self.mask.argmax())
+        raise TargetError(NO_ACTION[self.status].format(self.guard))
 
     def leave(self, asked: int, taken: int) -> None:
         """Note the action before it is taken; the episode counts as over if the environment then raises an error."""
-        if self.node != WAITING:
+        self._resets = self.status == WAITING
+        if not self._resets:
             self.steps += 1
             self.step += 1
             self.replacements += taken != asked
             self.replaced += taken != asked
-        self._before = None if self.node == WAITING else (self.node, taken)
-        self.node, self.mask = OVER, self.guard.nothing
+        self._before = (self.position, taken) if self.status == RUNNING else None
+        self.status, self.mask = OVER, self.guard.nothing
 
     def move(self, observation: Any, over: bool, mode: AutoresetMode = AutoresetMode.DISABLED) -> None:
         """Note what an action led to; `mode` says what follows the end of an episode."""
-        if self._before is None or (over and mode is AutoresetMode.SAME_STEP):
+        if self._resets or (over and mode is AutoresetMode.SAME_STEP):
             self.begin(observation)
         elif not over:
             self._arrive(observation)
-        elif mode is AutoresetMode.NEXT_STEP:
-            self.node, self.mask = WAITING, self.guard.anything
+        else:
+            if self._before is not None and not self.follows_model:
+                self.guard.end(observation, self.step, self._before)
+            if mode is AutoresetMode.NEXT_STEP:
+                self.status, self.mask = WAITING, self.guard.anything
 
     def _arrive(self, observation: Any) -> None:
         guard, step, self.seen = self.guard, self.step, observation
-        if step >= guard.model.horizon:
-            self.node, self.mask = BEYOND, guard.nothing
+        if step >= guard.horizon:
+            self.status, self.mask = BEYOND, guard.nothing
             return
-        if self.own is None:
-            self.node = guard.arrive(guard.state(observation, step), step, self._before, observation)
-        else:
-            self.node = guard.arrive(self.own.state, step, None if self.follows_model else self._before)
-        self.mask = guard.mask(self.node)
+        try:
+            self.position = guard.arrive(observation, step, None if self.follows_model else self._before, self.own)
+            self.status, self.mask = RUNNING, guard.mask(self.position)
+        except TargetError:
+            if guard.emergency is None:
+                raise
+            self.status, self.mask = LOST, guard.nothing.copy()
+            self.mask[guard.index(guard.emergency(observation))] = True
 
 
 class Counts:
     """What single and vectorised shields report of their lanes."""
 
+    guard: Guard
     _lanes: list[Lane]
 
     @property
@@ -290,53 +396,72 @@ class Counts:
 
     def _masks(self) -> list[Bools]:
         """[lane]: the mask of each lane, after the first reset."""
-        if any(lane.node == NOT_BEGUN for lane in self._lanes):
+        if any(lane.status == NOT_BEGUN for lane in self._lanes):
             raise TargetError(NO_ACTION[NOT_BEGUN])
         return [lane.mask for lane in self._lanes]
+
+    def _restart(self, seed: int | None) -> None:
+        if hasattr(self.guard.fallback, "reset"):
+            self.guard.fallback.reset(seed)
 
 
 class Shield(Counts, gymnasium.Wrapper[Any, Any, Any, Any]):
     """A Gymnasium environment that takes safe actions only; made by `shield`."""
 
-    def __init__(self, env: Any, guard: Guard, lanes: list[Lane]) -> None:
+    def __init__(self, env: Any, guard: Guard, lanes: list[Lane], keys: tuple[str, str] | None) -> None:
         super().__init__(env)
-        self.guard, self._lanes, self._lane = guard, lanes, lanes[0]
+        self.guard, self._lanes, self._lane, self._keys = guard, lanes, lanes[0], keys
+        if keys is not None:
+            self.observation_space = with_mask(env.observation_space, guard, keys)
 
     def action_masks(self) -> Bools:
-        """Return [action]: True if it is safe now; read-only."""
-        return self._masks()[0]
+        """Return a copy of [action]: True if it is safe now."""
+        return self._masks()[0].copy()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
-        self._lane.node = NOT_BEGUN
+        self._lane.status = NOT_BEGUN
         observation, info = self.env.reset(seed=seed, options=options)
-        if hasattr(self.guard.fallback, "reset"):
-            self.guard.fallback.reset(seed)
+        self._restart(seed)
         self._lane.begin(observation)
-        return observation, self._with_info(info)
+        info = {**info}
+        return self._shown(observation, info), info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take an action, or a safe one instead."""
-        asked = self.guard.index(action)
-        taken = self._lane.allowed(asked)
-        self._lane.leave(asked, taken)
-        action = action if taken == asked else self.guard.actions.value(taken)
+        lane, guard = self._lane, self.guard
+        asked = guard.index(action)
+        taken = lane.allowed(asked)
+        lane.leave(asked, taken)
+        action = action if taken == asked else guard.actions.value(taken)
         observation, reward, terminated, truncated, info = self.env.step(action)
-        self._lane.move(observation, terminated or truncated)
-        info = self._with_info(info, shield_replaced=taken != asked, shield_action=taken)
-        return observation, reward, terminated, truncated, info
+        lane.move(observation, terminated or truncated)
+        info = {**info, "shield_replaced": taken != asked, "shield_action": taken}
+        return self._shown(observation, info), reward, terminated, truncated, info
 
-    def _with_info(self, info: dict[str, Any], **more: Any) -> dict[str, Any]:
-        mask = self._lane.mask.astype(np.int8)
-        return {**info, "action_mask": mask, "shield_replacements": self._lane.replacements, **more}
+    def close(self) -> None:
+        """Check what is left to check, and close the environment."""
+        try:
+            self.guard.close()
+        finally:
+            super().close()
+
+    def _shown(self, observation: Any, info: dict[str, Any]) -> Any:
+        """Add to an info, and return the observation as the agent sees it."""
+        lane = self._lane
+        info["action_mask"] = mask = lane.mask.astype(np.int8)
+        info["shield_replacements"] = lane.replacements
+        if self.guard.emergency is not None:
+            info["shield_lost"] = lane.status == LOST
+        return observation if self._keys is None else dict(zip(self._keys, (observation, mask), strict=True))
 
 
 class VectorShield(Counts, VectorWrapper):
     """A vectorised Gymnasium environment that takes safe actions only; made by `shield`."""
 
-    def __init__(self, env: Any, guard: Guard, lanes: list[Lane]) -> None:
+    def __init__(self, env: Any, guard: Guard, lanes: list[Lane], keys: tuple[str, str] | None) -> None:
         super().__init__(env)
-        self.guard, self._lanes, given = guard, lanes, env.metadata.get("autoreset_mode")
+        self.guard, self._lanes, self._keys, given = guard, lanes, keys, env.metadata.get("autoreset_mode")
         try:
             self.mode = AutoresetMode(given)
         except ValueError:
@@ -344,8 +469,10 @@ class VectorShield(Counts, VectorWrapper):
                 f'metadata["autoreset_mode"] of the vectorised environment is {given!r}; it '
                 f"must be one of {', '.join(str(each) for each in AutoresetMode)} (Gymnasium 1.1 and later set it)"
             ) from None
-        if hasattr(guard.fallback, "reset"):
-            guard.fallback.reset(0)
+        if keys is not None:
+            self.single_observation_space = with_mask(env.single_observation_space, guard, keys)
+            self.observation_space = batch_space(self.single_observation_space, env.num_envs)
+        self._restart(0)
 
     def action_masks(self) -> Bools:
         """Return [lane, action]: True if it is safe now."""
@@ -356,13 +483,13 @@ class VectorShield(Counts, VectorWrapper):
         chosen = None if options is None else options.get("reset_mask")
         numbers = range(self.num_envs) if chosen is None else np.flatnonzero(chosen).tolist()
         for number in numbers:
-            self._lanes[number].node = NOT_BEGUN
+            self._lanes[number].status = NOT_BEGUN
         observations, infos = self.env.reset(seed=seed, options=options)
         seen = list(iterate(self.env.observation_space, observations))
         for number in numbers:
             with named(number):
                 self._lanes[number].begin(seen[number])
-        return observations, self._with_infos(infos)
+        return self._shown(observations), self._with_infos(infos)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Take an action in every lane, or a safe one instead."""
@@ -380,14 +507,35 @@ class VectorShield(Counts, VectorWrapper):
                 over = bool(terminations[number] or truncations[number])
                 self._lanes[number].move(observation, over, self.mode)
         counts = {"shield_replaced": np.array(asked) != taken, "shield_action": np.array(taken, np.int64)}
-        return *result[:4], self._with_infos(infos, **counts)
+        return self._shown(observations), *result[1:4], self._with_infos(infos, **counts)
+
+    def close(self, **options: Any) -> None:
+        """Check what is left to check, and close the environments."""
+        try:
+            self.guard.close()
+        finally:
+            super().close(**options)
+
+    def _shown(self, observations: Any) -> Any:
+        """Return the observations as the agent sees them."""
+        if self._keys is None:
+            return observations
+        masks = np.stack([lane.mask for lane in self._lanes]).astype(np.int8)
+        return dict(zip(self._keys, (observations, masks), strict=True))
 
     def _with_infos(self, infos: dict[str, Any], **more: NDArray[Any]) -> dict[str, Any]:
         """Return batched infos with those of the shield."""
         masks = np.stack([lane.mask for lane in self._lanes]).astype(np.int8)
         replacements = np.array([lane.replacements for lane in self._lanes])
         own = {"action_mask": masks, "shield_replacements": replacements, **more}
+        if self.guard.emergency is not None:
+            own["shield_lost"] = np.array([lane.status == LOST for lane in self._lanes])
         return {**infos, **own, **{f"_{key}": np.ones(self.num_envs, np.bool_) for key in own}}
+
+
+def with_mask(space: Any, guard: Guard, keys: tuple[str, str]) -> Any:
+    """Return the space of observations that contain the mask."""
+    return spaces.Dict(dict(zip(keys, (space, spaces.MultiBinary(len(guard.actions))), strict=True)))
 
 
 @contextmanager
@@ -401,53 +549,45 @@ def named(lane: int) -> Iterator[None]:
 
 def shield(
     env: Any,
-    safe_set: SafeSet,
+    safe_set: Any,
     *,
     on_unsafe: str = "replace",
     state_of: StateFunction | None = None,
     fallback: Any = None,
+    emergency: Callable[[Any], Any] | None = None,
     actions: Sequence[Hashable] | None = None,
+    mask_keys: tuple[str, str] | None = None,
 ) -> Any:
     """Return an environment, single or vectorised, that takes only safe actions and reports which those are.
 
     Parameters
     ----------
-    env
-        A Gymnasium environment, or a vectorised one.
     safe_set
-        The safe set of a model that has every possible outcome of the environment.
+        The safe set of a model or of a continuous problem.
     on_unsafe
         "replace": an unsafe action is replaced by the nearest safe one in the order of actions, or by that of
         `fallback`. "raise": it is a `PolicyError` with the reason.
     state_of
-        A function from an observation, or an observation and a step, to a state of the safe set's model. By default an
-        observation of integers and strings is the state itself, and environments of peakrl know their state.
+        A function from an observation, or an observation and a step, to a state of the safe set's model or problem. By
+        default an observation of integers and strings, or for a continuous problem of numbers, is the state itself, and
+        environments of peakrl know their state.
     fallback
         A policy, or a function of step and state. One that was learned on an environment is asked with what that
         shows: its observation and its actions.
+    emergency
+        A function from an observation to an action, which is taken where the safe set promises nothing: in an unknown
+        or unsafe state, and after what the model excludes. By default these are errors.
     actions
-        The model's names of the environment's actions, in its order; by default their indices.
-
-    Returns
-    -------
-    gymnasium.Wrapper or gymnasium.vector.VectorWrapper
+        The safe set's names of the environment's actions, in its order; by default their indices.
+    mask_keys
+        Two names, if observations shall become {first: observation, second: mask}, as tianshou ("obs", "mask"),
+        PettingZoo and TorchRL ("observation", "action_mask") expect.
 
     Notes
     -----
     The shield is valid only if the model has every possible outcome. An outcome that the model excludes, an unknown
-    state, or a state in which nothing is safe is a `TargetError`.
-
-    Examples
-    --------
-    >>> import peakrl
-    >>> problem = peakrl.problems.energy_harvesting(peak_power=8)
-    >>> env = peakrl.shield(peakrl.to_gymnasium(problem), peakrl.safe_set(problem))
-    >>> env.action_space.seed(0)
-    0
-    >>> observation, info = env.reset(seed=0)
-    >>> costs = [env.step(env.action_space.sample())[4]["cost"] for _ in range(20)]
-    >>> max(costs)  # a random agent behind the shield
-    0.0
+    state, or a state in which nothing is safe is a `TargetError`. Steps of a continuous problem are compared with its
+    dynamics in batches, the first one at once, then 2, 4, ... up to 1,024 steps, and at `close`.
     """
     vector = isinstance(env, VectorEnv)
     if not vector and not isinstance(env, gymnasium.Env):
@@ -455,21 +595,14 @@ def shield(
     # Environments in this process may know their state; those in other processes show only observations.
     inner = list(getattr(env.unwrapped, "envs", ())) if vector else [env]
     models = [own_model(each.unwrapped) for each in inner]
-    known = bool(models) and None not in models and state_of is None
-    if not isinstance(safe_set, SafeSet):
-        raise SettingsError(f"{safe_set!r} is not a SafeSet; safe_set(model) makes one")
-    for model in models if known else ():
-        if model is not None and safe_set.model is not model and safe_set.model.digest != model.digest:
-            raise SettingsError(
-                f"the safe set belongs to {safe_set.model!r}, the environment to {model!r}. If the former covers all "
-                "that can happen in the latter and has the same names of states, pass state_of="
-            )
     if models and models[0] is not None and actions is None:
         actions = models[0].action_labels
     space = env.single_action_space if vector else env.action_space
-    guard = Guard(safe_set, space, on_unsafe, state_of, fallback, actions)
+    guard = guard_of(safe_set, space, Options(on_unsafe, state_of, fallback, emergency, actions))
+    own = [guard.owner(each.unwrapped) for each in inner]
+    if None in own or not own:
+        own = [None] * (env.num_envs if vector else 1)
     # An environment of peakrl follows the model, unless a wrapper changes its actions.
     follows = env is env.unwrapped and all(each is each.unwrapped for each in inner)
-    own = [each.unwrapped for each in inner] if known else [None] * (env.num_envs if vector else 1)
     lanes = [Lane(guard, each, follows) for each in own]
-    return VectorShield(env, guard, lanes) if vector else Shield(env, guard, lanes)
+    return VectorShield(env, guard, lanes, mask_keys) if vector else Shield(env, guard, lanes, mask_keys)
