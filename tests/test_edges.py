@@ -28,9 +28,7 @@ from peakrl import (
 )
 from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.policy import load_policy
-from peakrl.problems.scheduling.orders import Bar
 from peakrl.records import Record, kind_of, read_record, write_record
-from peakrl.report.style import draw_counts, draw_gantt
 from peakrl.sweeps.store import NAMES, Store
 from peakrl.sweeps.summary import read_records
 from peakrl.theory import audit_slack, solve_relaxed
@@ -199,7 +197,7 @@ def test_long_labels_stand_on_the_page(tmp_path):
     assert LONG in write_report(tmp_path / "run", tmp_path / "page.html").read_text()
 
 
-#: Orders to a browser, to matplotlib, to a terminal (a new title, writing from right to left), to C and to jinja.
+#: Orders to a browser, to a terminal (a new title, writing from right to left), to C and to jinja.
 HOSTILE = "</script><script>alert(1)</script>$\\frac{$\x1b]0;owned\x07\u202e*/{{7*7}}"
 
 
@@ -231,9 +229,6 @@ def test_names_give_no_orders_to_browsers_terminals_or_figures(tmp_path, monkeyp
     assert json.loads(told[1])["problem"] == HOSTILE
     code = solve(model).policy.to_c(tmp_path / "policy.h")
     assert code.count("*/") == code.count("/*")
-    figure = draw_counts(safe_set(model).counts, HOSTILE)
-    figure.savefig(tmp_path / "counts.png")
-    draw_gantt([Bar(HOSTILE, 0, 2, 3, 4)], "order").savefig(tmp_path / "order.png")
 
 
 @pytest.mark.parametrize("where", ["name", "label"])

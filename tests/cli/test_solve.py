@@ -42,26 +42,6 @@ def test_solve_prints_the_order_the_objective_and_the_slack_of_each_deadline(run
     assert "order: 4, 5, 1, 2, 3" in text
 
 
-@pytest.mark.parametrize("kind", ["png", "pdf", "svg"])
-def test_solve_draws_the_gantt_chart(run: Run, tmp_path: Path, kind: str) -> None:
-    (tmp_path / "jobs.csv").write_text(JOBS)
-    assert run("solve", "--jobs", "jobs.csv", "--objective", "total_tardiness", "--plot", f"chart.{kind}")[0] == 0
-    assert (tmp_path / f"chart.{kind}").stat().st_size > 5_000
-
-
-def test_the_gantt_chart_marks_due_times_and_deadlines_where_they_are() -> None:
-    from peakrl.problems.scheduling.orders import Bar
-    from peakrl.report.style import draw_gantt
-
-    figure = draw_gantt([Bar("a", 0, 4, 3, 9), Bar("b", 4, 9, 8, 7)], "title")
-    (axes,) = figure.axes
-    marks = [line.get_xdata()[0] for line in axes.lines if len(line.get_xdata())]
-    assert marks == [3, 9, 8, 7]
-    bars = [(bar.get_x(), bar.get_width()) for bar in axes.patches if bar.get_width()]
-    assert bars == [(0, 4), (4, 5)]
-    assert "after its deadline" in [text.get_text() for text in figure.legends[0].get_texts()]
-
-
 def test_an_infeasible_instance_names_the_job_and_exits_with_1(run: Run, tmp_path: Path) -> None:
     (tmp_path / "jobs.csv").write_text("name,processing,due,deadline\nsaw,3,5,9\ndrill,6,7,8\npaint,4,6,12\n")
     code, text = run("solve", "--jobs", "jobs.csv")
@@ -74,9 +54,6 @@ def test_random_times_have_expectations_and_no_single_order(run: Run) -> None:
     code, text = run("solve", "scheduling-3")
     assert code == 1
     assert "expected violation: 0.266204" in text
-    code, text = run("solve", "scheduling-3", "--plot", "chart.png")
-    assert code == 2
-    assert "no single order" in text
 
 
 def test_solve_gives_the_known_optimum_of_the_transmitter(run: Run) -> None:
@@ -126,12 +103,9 @@ def test_any_parameter_of_a_problem_is_an_option_of_solve_before_and_after_its_n
         (("energy-harvesting", "--peek-power=1"), "problem.peek_power is not a key here; do you mean peak_power?"),
         (("scheduling-1", "--peak-power", "8"), "problem.peak_power is not a key here"),
         (("energy-harvesting", "--horizon"), "--horizon needs a value"),
-        (("energy-harvesting", "--plot", "x.png"), "is not a scheduling problem"),
-        (("scheduling-1", "--plot", "x.docx"), "x.docx: the name of a figure must end with"),
         (("scheduling-1", "--objective", "speed"), "objective 'speed' is unknown"),
         (("scheduling-1", "--limit", "much"), "--limit is 'much'; it must be FORM=LIMIT"),
         (("scheduling-1", "--limit", "total=-1"), "total is -1"),
-        (("scheduling-1", "--limit", "total=1", "--plot", "x.png"), "may be stochastic"),
         (("--jobs", "none.csv"), "cannot read none.csv"),
     ],
 )

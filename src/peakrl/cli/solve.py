@@ -20,7 +20,6 @@ def solve(
     problem: list[str] | None = None,
     *,
     jobs: Path | None = None,
-    plot: Path | None = None,
     policy: Path | None = None,
     limit: str | None = None,
     trust: Trust = False,
@@ -34,8 +33,6 @@ def solve(
         override: --peak-power 15, --horizon 10.
     jobs : FILE.csv
         Solve a table of jobs: columns processing, due, deadline, weight, name, release.
-    plot : FILE.png
-        Draw the Gantt chart (jobs with fixed times only).
     policy : FILE
         Save the optimal policy: .csv, .json, or any other name for `peakrl evaluate`.
     limit : FORM=LIMIT
@@ -48,13 +45,8 @@ def solve(
     from peakrl.problems.scheduling import MachineScheduling
     from peakrl.storage import ready
 
-    ready(policy, plot)
+    ready(policy)
     wanted = wanted_problem(problem or [], jobs, trust)
-    on_machine = isinstance(wanted, MachineScheduling)
-    if plot is not None and limit is not None:
-        raise SettingsError("--plot: the optimal policy of a limit on expected violations may be stochastic")
-    if plot is not None and not on_machine:
-        raise SettingsError(f"--plot: it draws jobs on a machine, and {wanted.name} is not a scheduling problem")
     limits = None if limit is None else limits_of(limit)
     model = compile_model(wanted)
     best: Any = plan(model) if limits is None else solve_cmdp(model, **limits)
@@ -73,10 +65,8 @@ def solve(
     if limits is not None:
         answer |= {"limit": limits, "consumption": best.consumption, "multipliers": best.multipliers}
         answer["stochastic"] = not best.policy.deterministic
-    elif on_machine:
+    elif isinstance(wanted, MachineScheduling):
         answer |= on_jobs(wanted, best)
-        if plot is not None:
-            draw_order(wanted, answer, plot)
     if policy is not None:
         write = {".csv": best.policy.to_csv, ".json": best.policy.to_json}.get(policy.suffix, best.policy.save)
         write(policy)
@@ -151,20 +141,6 @@ def on_jobs(problem: Any, best: Any) -> dict[str, Any]:
     return {**answer, "order": schedule.order, "schedule": rows}
 
 
-def draw_order(problem: Any, answer: dict[str, Any], path: Path) -> None:
-    """Write the Gantt chart of the optimal order."""
-    from peakrl.problems.scheduling import gantt
-    from peakrl.report.style import draw_gantt, house_style, save
-
-    if "order" not in answer:
-        raise SettingsError(
-            "--plot draws one order, but with random processing times the optimal policy has no single order"
-        )
-    title = f"Optimal order: {problem.objective.replace('_', ' ')} {answer['objective_value']:g}"
-    with house_style():
-        save(draw_gantt(gantt(problem.jobs, answer["order"]), title), path)
-
-
 def show_solution(answer: dict[str, Any]) -> None:
     """Print the result."""
     say(f"{answer['problem']}: {answer['states']:,} states, {answer['pairs']:,} state-action pairs")
@@ -201,7 +177,7 @@ def shown(found: Any) -> str:
 COLUMNS = ["step", "states", "safe states", "actions", "safe actions"]
 
 
-def shield(file: Path, *, out: Path | None = None, plot: Path | None = None, trust: Trust = False) -> Answer:
+def shield(file: Path, *, out: Path | None = None, trust: Trust = False) -> Answer:
     """Compute the states and actions from which every constraint can be satisfied. Exit code 1 if it is infeasible.
 
     Parameters
@@ -210,23 +186,16 @@ def shield(file: Path, *, out: Path | None = None, plot: Path | None = None, tru
         A problem file, or a built-in problem as for `peakrl solve`.
     out : FILE
         Save the safe set: .csv, .json, or any other name for `peakrl.load`.
-    plot : FILE.png
-        Draw the safe share by step (.png, .pdf, .svg).
     """
     from peakrl.safety.safe_set import SafeSet
     from peakrl.storage import ready
 
-    ready(out, plot)
+    ready(out)
     safe = SafeSet(read_problem(file, trust).model(progress=True))
     if out is not None and out.suffix in (".csv", ".json"):
         (safe.to_csv if out.suffix == ".csv" else safe.to_json)(out)
     elif out is not None:
         safe.save(out, with_model=True)
-    if plot is not None:
-        from peakrl.report.style import draw_counts, house_style, save
-
-        with house_style():
-            save(draw_counts(safe.counts, f"Safe set of {safe.model.name}"), plot)
     name, reason = safe.model.name, safe.infeasible_reason
 
     def show() -> None:
