@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from helpers.commands import TINY, caller
-from peakrl import Assumptions, learn, learners, solve
+from peakrl import Assumptions, PeakError, learn, learners, solve
 from peakrl.cli import COMMANDS, app
 from peakrl.cli.init import template_files, templates
 from peakrl.training.spec_file import learner_settings, read_problem_file
@@ -59,6 +59,10 @@ def test_a_learner_that_is_named_somewhere_trains(key, tmp_path):
     name, preset = FOUND[key]
     (tmp_path / "tiny.toml").write_text(TINY)
     model = read_problem_file(tmp_path / "tiny.toml").model()
+    if key == "pessimistic":
+        with pytest.raises(PeakError, match="learns from logs"):
+            learn(model, name, episodes=5)
+        return
     needed = dict(NEEDED.get(key, {})) | ({} if preset is None else {"preset": preset})
     if key in ("dope", "optpesslp"):
         needed["safe_policy"] = solve(model).policy

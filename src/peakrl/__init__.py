@@ -33,6 +33,7 @@ __all__ = [
     "Discretize",
     "Learner",
     "LearningRun",
+    "Logs",
     "Monitor",
     "Outcome",
     "PeakError",
@@ -99,6 +100,7 @@ _HOMES = {
         "tabular": ("TabularModel",),
         "training.learn": ("learn", "resume"),
         "training.load": ("load",),
+        "training.logs": ("Logs",),
         "training.many": ("learn_many",),
         "training.run": ("LearningRun",),
         "wrappers.budgets": ("Budget", "with_budget"),
@@ -135,6 +137,7 @@ if TYPE_CHECKING:
     from peakrl.tabular import TabularModel
     from peakrl.training.learn import learn, resume
     from peakrl.training.load import load
+    from peakrl.training.logs import Logs
     from peakrl.training.many import learn_many
     from peakrl.training.run import LearningRun
     from peakrl.wrappers.budgets import Budget, with_budget

@@ -58,6 +58,14 @@ def space_size(space: Any) -> int:
     return math.prod(map(space_size, parts))
 
 
+def tuple_of(label: Any) -> Hashable:
+    """Return a label from JSON, whose tuples are lists."""
+    known: Hashable = tuple(map(tuple_of, label)) if isinstance(label, list) else label
+    if known is not None and not isinstance(known, int | str | tuple):
+        raise SettingsError(f"an action is {shown(label)}; it must be made of whole numbers and words")
+    return known
+
+
 class ActionSet:
     """The numbered actions of a space: their labels, and the values that `step` takes."""
 
@@ -77,12 +85,25 @@ class ActionSet:
         else:
             raise SettingsError(f"the action space is {shown(space)}; it must be Discrete or MultiDiscrete")
         self.space = space
+        self._prepare()
+
+    def _prepare(self) -> None:
         self.everything: ActionNumbers = tuple(range(len(self.labels)))
         self._offers: dict[tuple[str, tuple[int, ...], bytes] | None, ActionNumbers] = {}
         self._index: dict[Hashable, int] = {}
 
-    def described(self) -> list[list[int]]:
-        """Return [lowest, size] of each component, for a file."""
+    @classmethod
+    def of_labels(cls, labels: Sequence[Hashable]) -> ActionSet:
+        """Return actions with these labels, which belong to no Gymnasium space."""
+        made = cls.__new__(cls)
+        made.labels, made.sizes, made.space = list(labels), None, None
+        made._prepare()
+        return made
+
+    def described(self) -> list[Any]:
+        """Return [lowest, size] of each component, or the labels if there is no space, for a file."""
+        if self.space is None:
+            return [{"label": label} for label in self.labels]
         if isinstance(self.labels, range):
             return [[self.labels.start, len(self.labels)]]
         return [[int(lowest), size] for lowest, size in zip(self._first(), self.sizes or (), strict=True)]
@@ -95,6 +116,11 @@ class ActionSet:
         """Return the actions of a description."""
         from gymnasium import spaces
 
+        if isinstance(described, list) and described and all(isinstance(part, dict) for part in described):
+            labels = [tuple_of(part.get("label")) for part in described]
+            if len(set(labels)) != len(labels) or None in labels:
+                raise SettingsError(f"actions are {shown(described)}; their labels must differ")
+            return cls.of_labels(labels)
         try:
             starts, sizes = ([int(part[place]) for part in described] for place in (0, 1))
         except (TypeError, ValueError, LookupError, OverflowError):

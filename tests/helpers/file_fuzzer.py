@@ -23,6 +23,7 @@ import numpy as np
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from peakrl import (
+    Logs,
     PeakError,
     certify,
     compile_model,
@@ -68,8 +69,12 @@ def make_bases(folder):
     long = compile_model(random_problem(5, states=3, actions=2, horizon=40, stationary=True))
     practical, posterior, best = SafeQ(), PosteriorSampling(), solve(layered)
     environment = ModelEnvironment(shared, 5)
-    # MaskedQ is left out: its settings are a function, which no file holds.
-    runs = {name: (shared, settings_of(name, shared)) for name in learners.LEARNERS if name != "MaskedQ"}
+    # MaskedQ is left out: its settings are a function, which no file holds. Pessimistic learns from logs.
+    runs = {
+        name: (shared, settings_of(name, shared))
+        for name in learners.LEARNERS
+        if name not in ("MaskedQ", "Pessimistic")
+    }
     runs |= {"practical layered": (layered, practical), "posterior layered": (layered, posterior)}
     runs |= {"practical doomed": (doomed, practical), "posterior doomed": (doomed, posterior)}
     bases = {}
@@ -79,6 +84,8 @@ def make_bases(folder):
     for name, settings in (("practical", practical), ("posterior", posterior)):
         cut(folder / f"environment {name}", adapt(ModelEnvironment(shared, 5)), settings)
         bases[folder / f"environment {name}"] = partial(use_environment_run, shared)
+    table = {"episode": [0, 0, 1, 1], "state": [0, 1, 0, 1], "action": [0, 0, 1, 0], "reward": [1.0, 0, 0, 1]}
+    logged = learn(Logs.from_frame(table, horizon=2, reward_range=(0, 1)))
     met = learn(environment, posterior, episodes=40)
     for name, thing, use in (
         ("policy", best.policy, partial(use_policy, layered)),
@@ -92,6 +99,8 @@ def make_bases(folder):
         ("safe set", safe_set(shared), lambda path: load_safe_set(path, shared).to_csv()),
         ("certificate exact", certify(layered, best.policy), verify),
         ("certificate sampled", certify(environment, solve(shared).policy, epsilon=1.0, episodes=50, seed=1), verify),
+        ("environment from a log", logged, use_logged_run),
+        ("certificate logged", logged.certificate, verify),
         ("certificate learned", learn(shared, Certified(1.0), episodes=2000).certificate, verify),
     ):
         thing.save(folder / name)
@@ -138,6 +147,11 @@ def use_environment_run(model, path):
     repr(run), run.q, [str(line) for line in run.infeasibility_proof], run.policy.to_csv()
     if run.episodes < 10_000:
         resume(path, env=ModelEnvironment(model, 5), episodes=run.episodes + 3, checkpoint=False)
+
+
+def use_logged_run(path):
+    run = load_run(path)
+    repr(run), run.q, run.certificate, run.policy.to_csv()
 
 
 def use_policy(model, path):

@@ -279,7 +279,9 @@ def test_a_state_that_was_not_met_has_the_extreme_value_of_every_step_left(seed)
             left, low = t.horizon - step - 1, np.full_like(t.value, np.nan)
             with plain_python(bounds, values, gaps):
                 found, witness = values.following_value(t, step, row, distribution, 0.02)
-                least = gaps.least_following(t, step, row, low, -99.0, 1.0)
+                least = gaps.least_following(
+                    t, distribution, step, row, low, t.joint, not t.joint, t.least * left, -99.0, False, 1.0
+                )
             assert (found, witness) == (pytest.approx(2.0 * left + paid), OPEN)
             assert least == pytest.approx(-0.5 * left + paid)
             looked += 1

@@ -10,7 +10,7 @@ all at once, except with probability `failure_probability` over the episodes tha
 claim, which `holds` reports:
 
     epsilon given   gap <= epsilon and violation_high <= epsilon
-    epsilon None    exact: no violation is possible; sampled: none was observed
+    epsilon None    exact: no violation is possible; sampled: none was observed; logged: the bounds themselves
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from numpy.typing import NDArray
 from peakrl.errors import PeakError
 from peakrl.records import FileKind, Record
 
-Kind = Literal["exact", "sampled", "learned"]
+Kind = Literal["exact", "sampled", "learned", "logged"]
 KINDS: tuple[str, ...] = get_args(Kind)
 #: What a kind is called in the first line.
-SHOWN = {"exact": "exact for the given model", "sampled": "sampled", "learned": "learned"}
+SHOWN = {"exact": "exact for the given model", "sampled": "sampled", "learned": "learned", "logged": "from a log"}
 #: What a policy is compared with, by `declared_safe`.
 BEST = {False: "best safe policy", True: "best policy that the declarations show to be safe"}
 #: The file of a certificate.
@@ -61,7 +61,8 @@ class Certificate:
 
     #: Whether the claim holds. With an epsilon: gap and violation are within it. Without: see `claim`.
     holds: bool
-    #: "exact" (computed on a model), "sampled" (fresh episodes) or "learned" (by a learner that stops by itself).
+    #: "exact" (computed on a model), "sampled" (fresh episodes), "learned" (by a learner that stops by itself) or
+    #: "logged" (from a log of transitions).
     kind: Kind
     #: The requested accuracy; None if only bounds were requested.
     epsilon: float | None
@@ -105,6 +106,8 @@ class Certificate:
             return f"within {self.epsilon:g} of the {self.best}, and at most {self.epsilon:g} violated on average"
         if self.kind == "exact":
             return "no constraint is ever violated"
+        if self.kind == "logged":
+            return "the bounds below"
         return "the bounds below, and no violation among the episodes"
 
     def as_dict(self) -> dict[str, Any]:
@@ -181,7 +184,7 @@ def certificate_of(stored: Mapping[str, Any], evidence: Evidence) -> Certificate
     if kind not in KINDS:
         raise ValueError(f"kind is {kind!r}, not one of {', '.join(KINDS)}")
     declared_safe = stored["declared_safe"]
-    if type(declared_safe) is not bool or (declared_safe and kind != "learned"):
+    if type(declared_safe) is not bool or (declared_safe and kind not in ("learned", "logged")):
         raise ValueError(f"declared_safe is {declared_safe!r}, which no {kind} certificate is")
     if type(holds) is not bool or type(episodes) is not int or episodes < 0 or not 0 <= failure < 1:
         raise ValueError("holds, episodes or failure_probability is invalid")

@@ -12,6 +12,7 @@ exact      The file contains a model, whose arrays must have the stored digest, 
 sampled    The file contains the return and the violation of each episode, and the declarations. The bounds are those of
            `evaluation.bounds`, computed in their plain form with another search for nu.
 learned    The certificate of a learner that stopped by itself: `verify_learned`.
+logged     Bounds from a log: `verify_learned`.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ UNCHECKED = {
     "exact": "not checked, because a file cannot show it: that the system behaves as the model, and names",
     "sampled": "not checked, because a file cannot show it: that the returns are those of fresh episodes, and names",
     "learned": "not checked, because a file cannot show it: that the counts came from episodes, and names",
+    "logged": "not checked, because a file cannot show it: that the counts are those of the log, and names",
 }
 #: The smallest positive number.
 LEAST = 5e-324
@@ -441,4 +443,9 @@ def highest_mean(values: Floats, most: float, failure: float) -> float:
     return min(most, bound(0.0, one), bound(low, price))
 
 
-CHECKS = {"exact": check_exact, "sampled": check_sampled, "learned": verify_learned.check}
+CHECKS = {
+    "exact": check_exact,
+    "sampled": check_sampled,
+    "learned": verify_learned.check,
+    "logged": verify_learned.check,
+}

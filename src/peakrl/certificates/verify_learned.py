@@ -12,6 +12,10 @@ distribution and step:
                    then; their mean largest one in the i-th attempt,  d = 0.2 p / (3 i (i+1))
     violation      of so many episodes so many violated,  d = 0.2 p / (j (j+1))
 
+Bounds from a log rest on its transitions instead: the lower values of its policy are averaged over the first states,
+and so is the probability of a violation, CC_h = 1 where one was seen, else the upper mean of CC_{h+1}; d = 0.2 p / bets
+for either, half of that for each side of the value of a given policy.
+
 Tables by slot have one place more, the last, for a state that was not met: a declared map leads there by slot -1.
 """
 
@@ -70,19 +74,29 @@ def check(declared: Any, plain: Read, arrays: Read) -> tuple[dict[str, float | N
     _, first, top = upper_values(d, d.cell_count, d.known, d.max_violation)
     found = float(follow(d, d.cell_count, np.array([d.rows]), first, top, d.upper_share[-1:])[0])
     high = found + d.rounding if found > -np.inf else None  # no policy keeps every constraint
-    low, chance = returned(d)
+    low, chance = logged(d) if d.logged else returned(d)
     low = max(low - d.rounding, d.least * d.horizon)
     by_gaps = gaps_mean(d) + d.rounding if d.top >= 0 and d.gaps_count.any() else math.inf
     gap = None if high is None else min(high - low, by_gaps)
     require(high is None or chance > 0 or low <= high, "the bounds contradict each other")
     best = max(low if chance == 0 else d.least * d.horizon, -math.inf if high is None else -high, 0.0)
+    most = high if chance == 0 else None
+    if d.logged and d.given:
+        above = d.rounding - pursued(d, -d.reward_range[1], -d.reward_range[0], -1.0)
+        most = min([above, d.horizon * d.reward_range[1]] + [high] * (most is not None))
     numbers = {
-        "value_low": low, "optimum_high": high, "gap": gap, "value_high": high if chance == 0 else None,
-        "epsilon": d.epsilon * (best if d.relative else 1.0), "violation_high": chance * d.horizon * d.most_violation,
+        "value_low": low, "optimum_high": high, "gap": gap, "value_high": most,
+        "epsilon": None if d.logged else d.epsilon * (best if d.relative else 1.0),
+        "violation_high": chance * d.horizon * d.most_violation,
         "violation_probability_high": chance, "episodes": d.episodes, "declared_safe": d.safe,
     }  # fmt: skip
     # If nothing is random, the same sums are computed in the same order.
-    return numbers, chance > 0, 0.0 if d.deterministic else NEAR * d.horizon * d.size, tuple(meaning(d))
+    return (
+        numbers,
+        chance > 0 and not d.logged,
+        0.0 if d.deterministic else NEAR * d.horizon * d.size,
+        tuple(meaning(d)),
+    )
 
 
 def meaning(d: SimpleNamespace) -> Iterator[str]:
@@ -92,6 +106,14 @@ def meaning(d: SimpleNamespace) -> Iterator[str]:
     if d.constraint_bounds:
         yield f"|constraint| is at most {', '.join(f'{bound:g}' for bound in d.constraint_bounds)}"
     yield "some policy satisfies every constraint; otherwise only the bound on the violation holds"
+    if d.logged:
+        yield "no hidden confounding and no drift; no row was dropped or edited after its outcome was known"
+        chosen = "this log" if d.given else "the later half of the log, by rows in order"
+        yield f"the policy was fixed before {chosen}"
+        if d.inferred:
+            yield f"every state offers the {d.inferred} actions of the log, and there are no others"
+        if d.missing:
+            yield f"the next states of {d.missing} rows are missing for reasons that do not depend on them"
     yield "one failure probability covers one run: of several runs, not the luckiest"
     if d.stationary:
         yield "dynamics, rewards and constraints do not depend on the step"
@@ -128,7 +150,12 @@ def require(sound: Any, words: str) -> None:
 
 def read(declared: Any, plain: Read, arrays: Read) -> SimpleNamespace:
     """Return the evidence; a ValueError says that it is none."""
-    d = SimpleNamespace(**plain, **Record({}, dict(arrays)).checked(FIELDS), p=declared.failure_probability)
+    record, own = Record({}, dict(arrays)), declared.kind == "logged"
+    fields = FIELDS | ({"weights": Field(np.float64, "entry", low=0, high=1 + NEAR)} if own else {})
+    d = SimpleNamespace(**plain, **record.checked(fields), p=declared.failure_probability, logged=own)
+    if own:
+        require(type(d.given) is bool is type(d.several), "a flag is neither true nor false")
+        require(all(type(n) is int and n >= 0 for n in (d.inferred, d.missing, d.of_episodes)), "a number is not whole")
     require(all(type(getattr(d, name)) is bool for name in FLAGS), "a flag is neither true nor false")
     require(all(type(getattr(d, name)) is int and getattr(d, name) >= 0 for name in WHOLE), "a number is not whole")
     numbers = [*d.reward_range, *d.constraint_bounds, d.max_reward, d.epsilon, d.top]
@@ -170,7 +197,10 @@ def check_ranges(d: SimpleNamespace, most: float, met: int) -> None:
     )
     require(d.top <= full + NEAR * d.horizon * d.size, "a gap is larger than any value")
     frozen = [d.then_count, d.then_before, d.then_known, d.then_max_violation]
-    require(d.top >= 0 or not any(array.any() for array in frozen), "there are samples of gaps that were not frozen")
+    require(
+        d.logged or d.top >= 0 or not any(array.any() for array in frozen),
+        "there are samples of gaps that were not frozen",
+    )
 
 
 def check_indices(d: SimpleNamespace) -> None:
@@ -207,8 +237,13 @@ def check_counts(d: SimpleNamespace) -> None:
     then = np.add.reduceat(d.then_count, d.cell_start)
     require((then == d.then_samples).all(), "the samples of a distribution are not those of its outcomes")
     d.episodes, d.played, measured = int(samples[-1]), int(d.returns_count.sum()), int(d.gaps_count.sum())
-    require(samples[:-1].sum() <= d.episodes * d.horizon, "there are more samples than steps of episodes")
-    require(max(d.policies, d.attempts, d.played) <= d.episodes, "there are more policies or returns than episodes")
+    if d.logged:  # rows may be left out, and begin anywhere
+        d.episodes = d.of_episodes
+    require(d.logged or samples[:-1].sum() <= d.episodes * d.horizon, "there are more samples than steps of episodes")
+    require(
+        d.logged or max(d.policies, d.attempts, d.played) <= d.episodes,
+        "there are more policies or returns than episodes",
+    )
     require(d.violated <= d.played and measured <= d.played, "there are more violations or gaps than returns")
     require(d.policies or not d.played, "returns without a policy")
     require((np.diff(d.returns_index) > 0).all() and (np.diff(d.gaps_index) > 0).all(), "a histogram is not in order")
@@ -223,7 +258,7 @@ def check_counts(d: SimpleNamespace) -> None:
     if d.deterministic:
         outcomes = np.add.reduceat((d.cell_count > 0).astype(np.int64), d.cell_start)
         require(outcomes <= 1, "nothing is random, and yet there are two outcomes")
-    if not d.noises and len(d.distribution_of_row) == len(d.cell_start) - 1 and not d.shared:
+    if not d.logged and not d.noises and len(d.distribution_of_row) == len(d.cell_start) - 1 and not d.shared:
         for counts, taken in ((d.cell_count, samples), (d.then_count, then)):
             arrived = np.bincount(d.cell_next + 1, counts, d.slots + 1)[1:]
             left = np.diff(np.append(0, np.cumsum(taken[d.distribution_of_row]))[d.row_start])
@@ -260,7 +295,11 @@ def arrange(d: SimpleNamespace) -> None:
         at.begin, at.node = np.cumsum(size[at.slots]) - size[at.slots], at.slots + h * d.slots * d.stationary
         at.mine, at.forbidden = d.candidate[at.node], forbidden[h * d.stationary]
         d.at.append(at)
+        if d.logged:
+            at.weight = d.weights.reshape(-1, d.rows)[h * d.stationary][at.rows]
+            at.used = np.add.reduceat(at.weight, at.begin) > 0 if len(at.rows) else at.weight > 0
     d.upper_share, d.lower_share = shares(d)
+    d.several_share = several_shares(d) if d.logged else d.lower_share
 
 
 def shares(d: SimpleNamespace) -> tuple[Any, Any]:
@@ -276,6 +315,17 @@ def shares(d: SimpleNamespace) -> tuple[Any, Any]:
     pairs, steps = (states * d.actions, max(1, steps)) if d.growing else (distributions - 1, steps)
     upper, lower = math.log(pairs * steps + 1) - math.log(0.6 * d.p), math.log(max(1, states * steps))
     return np.full(distributions, upper), np.full(distributions, lower)
+
+
+def several_shares(d: SimpleNamespace) -> Any:
+    """Return [distribution] the log of the number of bets on the policy of a log, that on the first state included."""
+    distributions, steps = len(d.cell_start), (d.horizon if d.joint else d.horizon - 1) if d.stationary else 1
+    if d.states is not None:
+        each = d.actions if d.several else 1
+        return np.full(distributions, math.log(d.states * max(1, steps if d.stationary else d.horizon) * each + 1))
+    order = np.repeat(np.arange(d.slots), np.diff(d.row_start)) - d.ends + 1
+    order = np.arange(1, distributions) if d.shared or d.several else order
+    return np.append(weights(order + 1) + math.log(max(1, steps)), math.log(2.0))
 
 
 def weights(index: Any) -> Any:
@@ -301,8 +351,13 @@ def upper_values(d: SimpleNamespace, counts: Any, known: Any, max_violation: Any
     return upper, after, top
 
 
-def follow(d: Any, counts: Any, rows: Any, after: Any, ceiling: float, share: Any, sign: float = 1.0) -> Any:
-    """[row]: the upper mean of reward (times `sign`) plus `after` where its samples lead; -inf where one of them is."""
+def follow(
+    d: Any, counts: Any, rows: Any, after: Any, ceiling: float, share: Any, sign: float = 1.0, fixed: bool = False
+) -> Any:
+    """[row]: the upper mean of reward (times `sign`) plus `after` where its samples lead; -inf where one of them is.
+
+    If the ceiling is `fixed` in advance, by two kinds of bets.
+    """
     distributions = d.distribution_of_row[rows]
     sizes = d.room[distributions]
     start = np.cumsum(sizes) - sizes
@@ -310,10 +365,11 @@ def follow(d: Any, counts: Any, rows: Any, after: Any, ceiling: float, share: An
     counts, values = counts[cells], sign * d.cell_reward[cells] + after[d.cell_next[cells]]
     if d.deterministic:
         return np.where(counts[start] > 0, values[start], ceiling)
-    return upper_means(values, counts, sizes, ceiling, share)
+    share = share + math.log(2) if fixed else share
+    return upper_means(values, counts, sizes, ceiling, share, share if fixed else None)
 
 
-def upper_means(values: Any, counts: Any, sizes: Any, ceiling: float, share: Any, all_in: float | None = None) -> Any:
+def upper_means(values: Any, counts: Any, sizes: Any, ceiling: float, share: Any, all_in: Any = None) -> Any:
     """Return upper means of so many values each: `ceiling` itself where nothing was seen, -inf where that was."""
     start = np.cumsum(sizes) - sizes
     n, seen = np.add.reduceat(counts, start), counts > 0
@@ -363,6 +419,41 @@ def returned(d: SimpleNamespace) -> tuple[float, float]:
     if read or not d.constraint_bounds or (d.safe and all(map(stays, d.at))):
         return low, 0.0
     return low, mixed([0.0, 1.0], [d.played - d.violated, d.violated], 1.0, share) if d.played else 1.0
+
+
+def logged(d: SimpleNamespace) -> tuple[float, float]:
+    """Return the lower bound of the value and the upper bound of the chance of a violation, by the rows of a log."""
+    mine = (at.weight[np.searchsorted(at.rows, at.mine)] for at in d.at)
+    require(d.given or all((weight == 1).all() for weight in mine), "the weights are not those of the policy")
+    low = pursued(d, d.reward_range[0], d.reward_range[1], 1.0)
+    kept = (d.tested[d.group_of_row] == 1) & (d.max_violation[d.group_of_row] == 0)
+    sound = d.certain and d.complete and all(at.used.all() and kept[at.rows[at.weight > 0]].all() for at in d.at)
+    if sound or not d.constraint_bounds or (d.safe and not d.given and all(map(stays, d.at))):
+        return low, 0.0
+    return low, min(1.0, -pursued(d, 0.0, 0.0, 0.0))
+
+
+def pursued(d: SimpleNamespace, least: float, most: float, sign: float) -> float:
+    """Return the lower bound of the mean of what the policy earns, times `sign`; minus the chance to violate for 0."""
+    counts, chance, first = d.cell_count - d.then_before, sign == 0, np.array([d.rows])
+    counts = d.cell_count if d.deterministic else counts
+    share = d.several_share + math.log((1 if chance or not d.given else 2) / (0.2 * d.p))
+    failed = (d.max_violation[d.group_of_row] > 0) | (d.certain & (d.tested[d.group_of_row] == 0))
+    own = np.where(d.known == 1, sign * d.reward, least) if not chance else np.zeros(d.rows)
+    after, floor, rest = np.zeros(d.slots + 1), 0.0, 0.0
+    for at in reversed(d.at):
+        fixed = not (d.complete and (d.certain or not chance))
+        under = (-1.0 if fixed else floor) if chance else (floor if d.complete else rest) + (least if d.joint else 0.0)
+        follows = np.zeros(len(at.rows))
+        if at.h < d.horizon - 1 or not (d.certain if chance else not d.joint):
+            follows = -follow(d, counts, at.rows, -after, -under, share[d.distribution_of_row[at.rows]], -sign, fixed)
+        entry = np.where(failed[at.rows], -1.0, follows) if chance else own[at.rows] + follows
+        rest = -1.0 if chance else least * (d.horizon - at.h)
+        low = np.where(at.used, np.maximum(np.add.reduceat(at.weight * entry, at.begin), rest), rest)
+        after, floor = np.append(np.zeros(d.slots), rest), low.min(initial=0.0 if d.may_end else np.inf)
+        after[at.slots] = low
+    under = float(low.min()) if d.complete else rest  # no episode begins at its end
+    return -float(follow(d, counts, first, -after, -under, share[-1:], 0.0, not d.complete)[0])
 
 
 def stays(at: SimpleNamespace) -> bool:

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -191,17 +192,20 @@ class Evaluation:
         )
 
 
-def evaluate(model: Target, policy: AnyPolicy) -> Evaluation:
+def evaluate(model: Any, policy: Any, **options: Any) -> Evaluation:
     """Compute the exact value and violation of a policy on the model or problem that it belongs to.
 
-    Nothing is sampled: the distribution over states is propagated step by step.
+    Nothing is sampled: the distribution over states is propagated step by step. On `Logs` the result is a `Certificate`
+    with bounds (`peakrl.training.evaluate_on_logs`).
 
     Parameters
     ----------
     model
-        A model or problem.
+        A model or problem, or `Logs`.
     policy
         A policy of that model: deterministic, stochastic or averaged.
+    options
+        For logs: `failure_probability` and `assumptions`.
 
     Returns
     -------
@@ -216,6 +220,12 @@ def evaluate(model: Target, policy: AnyPolicy) -> Evaluation:
     >>> round(found.value, 3), found.violation_probability
     (62.767, 0.0)
     """
+    return evaluate_on(model, policy, **options)
+
+
+@singledispatch
+def evaluate_on(model: Target, policy: AnyPolicy) -> Evaluation:
+    """Evaluate a policy; other targets than models register themselves."""
     model = model_for(model, policy)
     payoffs = np.column_stack([model.row_reward, model.row_violation])
     totals, worst_margin = expected_totals(model, model.layout, payoffs, model.row_margin, policy)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from peakrl.learners.constrained_q import ConstrainedQ as ConstrainedQ
     from peakrl.learners.masked_q import MaskedQ as MaskedQ
     from peakrl.learners.maximin_q import MaximinQ as MaximinQ
+    from peakrl.learners.pessimistic import Pessimistic as Pessimistic
     from peakrl.learners.posterior_sampling import PosteriorSampling as PosteriorSampling
     from peakrl.learners.primal_dual import OptDual as OptDual
     from peakrl.learners.primal_dual import OptPrimalDual as OptPrimalDual
@@ -44,6 +45,7 @@ LEARNERS = {
     "PosteriorSampling": "peakrl.learners.posterior_sampling",
     "SafeQ": "peakrl.learners.safe_q",
     "Certified": "peakrl.learners.certified.learner",
+    "Pessimistic": "peakrl.learners.pessimistic",
     "ConstrainedQ": "peakrl.learners.constrained_q",
     "UCBVI": "peakrl.learners.ucbvi",
     "SUCBVI": "peakrl.learners.ucbvi",

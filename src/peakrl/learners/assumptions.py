@@ -532,27 +532,35 @@ class Limits:
             )
         return f"{what} known to be safe at step {step} in state {state!r}, by what is declared"
 
-    def check_step(self, step: int, slot: int, row: int, following: Hashable | None, violation: float) -> None:
-        """Raise if a step contradicts a declaration; `following` is None at the end."""
+    def check_step(
+        self, step: int, slot: int, row: int, following: Hashable | None, violation: float, *, chosen: bool = True
+    ) -> None:
+        """Raise if a step contradicts a declaration; `following` is None at the end.
+
+        Without `chosen` the action need not be one that declarations allow: a log may have any.
+        """
         state, action = self.space.state_of_slot(slot), self.space.action_of_row(row)
         where = f"action {action!r} in state {state!r}"
+        safe = self.proves and (chosen or bool(self.proved(step, state, [action]).any()))
         if following is not None and step + 1 < self.space.horizon:
-            self._check_following(step, state, action, following, where)
-        if self.proves and violation > 0:
+            self._check_following(step, state, action, following, where, safe=safe)
+        if safe and violation > 0:
             says = "it is the safe policy's" if self._own(step, state, action) else "by the declared support it is safe"
             raise TargetError(f"{where} violated by {violation:g}, but {says}")
         if self._violates(step, state, action, violation > 0) != (violation > 0):
             seen = f"violated by {violation:g}" if violation > 0 else "violated nothing"
             raise TargetError(f"{where} {seen}, which is not what the declared constraints say")
 
-    def _check_following(self, step: int, state: Hashable, action: Hashable, following: Hashable, where: str) -> None:
+    def _check_following(
+        self, step: int, state: Hashable, action: Hashable, following: Hashable, where: str, *, safe: bool
+    ) -> None:
         known = self._following(step, state, action)
         if known is not None and following not in known:
             raise TargetError(
                 f"{where} led to {following!r}, which is outside of the declared support: by that it can lead to "
                 f"{', '.join(sorted(map(repr, known))[:5])}{' and others' if len(known) > 5 else ''} only"
             )
-        if self.policy is not None and not self._goes_on(step + 1, following):
+        if safe and self.policy is not None and not self._goes_on(step + 1, following):
             raise TargetError(f"{where} led to {following!r}, in which the safe policy has no action: it is not safe")
 
     def _goes_on(self, step: int, state: Hashable) -> bool:
@@ -650,12 +658,12 @@ class Observations:
         self._begun, self._first = True, state
 
     def check(self, step: int, row: int, seen: Step, following: int, violation: float) -> None:
-        """Check one step."""
+        """Check one step; `following` is below 0 if it is missing."""
         most = self.assumptions.max_reward
         if most is not None and violation == 0 and seen.reward > most + ROUNDING * abs(most):
             raise TargetError(f"the reward is {seen.reward:g} without a violation, but max_reward is {most:g}")
         ended = step + 1 == self.space.horizon and following < self.space.ends  # perhaps by the time limit
-        shows = (step + 1 < self.space.horizon or self.space.shared) and not ended
+        shows = following >= 0 and (step + 1 < self.space.horizon or self.space.shared) and not ended
         if self._remembers:
             before = self._seen.setdefault(row, (seen.reward, seen.constraints, -1))
             self._check_reward(step, row, seen.reward, before[0])

@@ -15,10 +15,16 @@ if TYPE_CHECKING:
     from peakrl.learners.coverage import Coverage
     from peakrl.training.history import History
     from peakrl.training.learn import learn_in_stages, load_run
+    from peakrl.training.logs import evaluate_on_logs
 
-__all__ = ["Coverage", "History", "ProofHistory", "learn_in_stages", "load_run"]
+__all__ = ["Coverage", "History", "ProofHistory", "evaluate_on_logs", "learn_in_stages", "load_run"]
 
 __getattr__, __dir__ = lazy_names(
     __name__,
-    {"history": ("History",), "learn": ("learn_in_stages", "load_run"), "run": ("Coverage", "ProofHistory")},
+    {
+        "history": ("History",),
+        "learn": ("learn_in_stages", "load_run"),
+        "logs": ("evaluate_on_logs",),
+        "run": ("Coverage", "ProofHistory"),
+    },
 )

@@ -14,11 +14,13 @@ from peakrl.learners import DEFAULT, make_learner
 from peakrl.learners.assumptions import NOTHING, Assumptions
 from peakrl.learners.base import LearnerSettings
 from peakrl.learners.custom import Learner, OwnLearner
+from peakrl.learners.pessimistic import Pessimistic
 from peakrl.model_file import restored_model
 from peakrl.records import Record as FileRecord
 from peakrl.records import content_of, fields_of
 from peakrl.storage import remove_leftovers
 from peakrl.tabular import TabularModel
+from peakrl.training.logs import Logs, learn_from_logs
 from peakrl.training.run import LearningRun, Watch
 from peakrl.training.run_file import (
     Saver,
@@ -56,8 +58,8 @@ def learn(
     Parameters
     ----------
     target
-        A model, a `Problem` (it is compiled), a `ConstrainedEnv`, or a Gymnasium environment that declares its horizon
-        and reward range and reports its constraints by itself.
+        A model, a `Problem` (it is compiled), a `ConstrainedEnv`, `Logs`, or a Gymnasium environment that declares its
+        horizon and reward range and reports its constraints by itself.
     learner
         One of `peakrl.learners`, its name, or your own `Learner`; by default `PosteriorSampling()`.
     episodes
@@ -91,8 +93,17 @@ def learn(
     >>> peakrl.learn(model, episodes=500).episodes
     500
     """
-    settings, assumptions = check_learner(learner), check_assumptions(assumptions)
-    episodes, seed = check_episodes(episodes), check_seed(seed)
+    if isinstance(target, Logs) and learner is None:
+        learner = Pessimistic()
+    settings, assumptions, seed = check_learner(learner), check_assumptions(assumptions), check_seed(seed)
+    if isinstance(target, Logs):
+        if not isinstance(settings, Pessimistic):
+            raise SettingsError(f"{settings} decides what to try, but a log is over: use peakrl.learners.Pessimistic()")
+        if episodes is not None or checkpoint is not None:
+            raise SettingsError("a log has its own episodes and is learned at once: omit episodes and checkpoint")
+        every = recording_interval(history, max(1, target.episodes))
+        return learn_from_logs(target, settings, assumptions, every=every, seed=seed)
+    episodes = check_episodes(episodes)
     target = prepared(target, progress=progress)
     trainer = new_trainer(target, settings, episodes, seed, assumptions, history, average=average)
     if checkpoint is None:

@@ -281,7 +281,7 @@ class Trainer:
         finally:
             first, self._known = self._known, None
             if first is not None and first < self.space.slots:
-                self._grow(first)
+                self.grow(first)
         self._running[0] = None
         self._complete(walked)
 
@@ -311,7 +311,7 @@ class Trainer:
     def begin_algorithm(self) -> Algorithm:
         """Create the algorithm, once the number of constraints is known."""
         self.algorithm = self._make()
-        self._grow(0)
+        self.grow(0)
         return self.algorithm
 
     def _log_since(self, episode: int) -> Log:
@@ -320,7 +320,7 @@ class Trainer:
             self._log = self._log.with_room(self.learned().log_room)
         return self._log.since(episode)
 
-    def _grow(self, first: int) -> None:
+    def grow(self, first: int) -> None:
         """Add the slots from `first` on to the tables, without what is declared to fail."""
         algorithm, log = self.learned(), self._log_since(max(self.started, 1))
         algorithm.grow(first, log)
@@ -433,14 +433,14 @@ class Trainer:
         if slot < 0:
             slot = self.space.add(step, seen)
             if self._known is None:
-                self._grow(slot)
+                self.grow(slot)
         return slot
 
     def _following(self, step: int, seen: Step) -> int:
         """Return the next slot; an end if the episode is over."""
         last, shares = step + 1 == self.rules.horizon, self.learned().shares_steps
         if seen.over and not last:
-            self._check_early_end(step + 1)
+            self.check_early_end(step + 1)
             if shares and seen.truncated:
                 raise TargetError(
                     f"the episode was cut off after {step + 1} steps of {self.rules.horizon}: what a step leads to "
@@ -452,7 +452,7 @@ class Trainer:
             return self._slot_of(step + 1, seen.following)
         return 0 if self.space.shared else step + 1
 
-    def _check_early_end(self, step: int) -> None:
+    def check_early_end(self, step: int) -> None:
         """Raise if 0, the reward of the steps left out, is outside of the reward range."""
         lo, hi = self.rules.reward_range
         most = self.assumptions.max_reward

@@ -111,6 +111,17 @@ class Declared(ABC):
         share = math.log(1 / whole) + math.log(bets) if self.facts.growing else math.log(bets / whole)
         return np.full(len(distributions), share)
 
+    def bet_logs(self, slot_of_row: Ints, distributions: int, ends: int, *, several: bool) -> Floats:
+        """[distribution]: log of the number of bets that share d, or of the inverse weight, the first state's included.
+
+        A bet is needed for each step and state or, if a policy takes `several` of its actions, for each of these.
+        """
+        if self.lower_bets is not None:
+            each = self.facts.actions or 1 if several else 1
+            return np.full(distributions, math.log(self.lower_bets * each + 1))
+        order = np.arange(distributions) if self.shared or several else np.append(0, slot_of_row - ends + 1)
+        return log_weight(order + 1) + np.where(order > 0, math.log(self.steps), 0.0)
+
     def lower_logs(self, slot_of_row: Ints, distributions: int, ends: int) -> Floats:
         """[distribution]: log of the number of lower bounds that share d, or of the inverse weight."""
         if self.lower_bets is not None:

@@ -126,22 +126,37 @@ def counted_mean(t: Tables, value: Floats) -> float:
     return total / max(t.samples[FIRST], 1)
 
 
+LOG_TWO = math.log(2)
 #: Not a literal False, for which numba would compile `counted_moments` again.
 NOT_JOINT = np.bool_(False)
 
 
 @loop
-def least_following(t: Tables, step: int, row: int, low: Floats, floor: float, log_share: float) -> float:
-    """Return the lower bound of the next value after a row, from new samples; `floor` bounds every next value."""
-    distribution, column = np.int64(t.distribution_of_row[row]), (step + 1) * t.shift
-    if step == t.horizon - 1 and not t.joint:
+def least_following(
+    t: Tables,
+    distribution: int,
+    step: int,
+    row: int,
+    low: Floats,
+    #: Does a sample include its reward? Is nothing left to be bounded after the last step?
+    joint: bool,
+    settled: bool,
+    #: The value of a next state that was not visited, and a lower bound of every value; is it fixed in advance?
+    unmet: float,
+    floor: float,
+    fixed: bool,
+    log_share: float,
+) -> float:
+    """Return the lower bound of the mean of `low` after a row, from new samples; `row` is -1 for the first state."""
+    column = (step + 1) * t.shift
+    if step == t.horizon - 1 and settled:
         return 0.0
     size, samples, cell = 0, 0, t.cell_first[distribution]
     while cell >= 0:
         t.sample_count[size] = t.cell_count[cell] - t.cell_before[cell]
         following = next_slot(t, row, cell)
-        after = t.least * (t.horizon - step - 1) if following == UNMET else low[following, column]
-        t.sample_value[size] = -after - (t.cell_reward[cell] if t.joint else 0.0)
+        after = unmet if following == UNMET else low[following, column]
+        t.sample_value[size] = -after - (t.cell_reward[cell] if joint else 0.0)
         samples += t.sample_count[size]
         size += 1
         cell = t.cell_after[cell]
@@ -149,9 +164,10 @@ def least_following(t: Tables, step: int, row: int, low: Floats, floor: float, l
         return -t.sample_value[0] if t.samples[distribution] > 0 else floor
     if samples == 0:
         return floor
-    total = np.float64(samples)
-    bet = beta(total, log_share)
-    bound, _ = upper_mean(t.sample_value, t.sample_count, size, total, -floor, bet, bet, -math.inf, FINE)
+    total, share = np.float64(samples), log_share + (LOG_TWO if fixed else 0.0)
+    bet = beta(total, share)
+    all_in = share if fixed else bet
+    bound, _ = upper_mean(t.sample_value, t.sample_count, size, total, -floor, all_in, bet, -math.inf, FINE)
     return -bound
 
 
@@ -164,7 +180,7 @@ def lower_values(
     low: Floats,
 ) -> None:
     """Set LL [slot, column] of the frozen policy `rows`."""
-    floor = 0.0
+    floor, settled = 0.0, not t.joint
     for step in range(t.horizon - 1, -1, -1):
         lowest, column = math.inf, step * t.shift
         rest = t.least * (t.horizon - step - 1)
@@ -175,7 +191,10 @@ def lower_values(
                 low[slot, column] = t.least + rest
             else:
                 under = (t.least if t.joint else 0.0) + (floor if t.complete else rest)
-                follows = least_following(t, step, row, low, under, log_share[t.distribution_of_row[row]])
+                distribution = np.int64(t.distribution_of_row[row])
+                follows = least_following(
+                    t, distribution, step, row, low, t.joint, settled, rest, under, NOT_JOINT, log_share[distribution]
+                )
                 low[slot, column] = max(t.least + rest, follows + (0.0 if t.joint else t.reward[row]))
             lowest = min(lowest, low[slot, column])
         floor = min(lowest, 0.0) if t.ends > 0 else lowest

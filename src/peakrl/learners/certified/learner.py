@@ -235,7 +235,7 @@ class CertifiedLearner(Rounds):
         """An observed first state that is dead."""
         return None if self.status.dead_first == OPEN else self.status.dead_first
 
-    def proof_history(self) -> ProofHistory:
+    def proof_history(self) -> ProofHistory | None:
         """Return the bounds of each review with a candidate."""
         return ProofHistory.of(self._curve())
 

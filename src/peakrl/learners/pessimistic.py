@@ -1,0 +1,357 @@
+"""Learning from a log of transitions: choose a policy on its earlier rows, bound it by the later ones.
+
+The rows before the middle episode choose the policy: greedy on counted transitions, with one standard error of
+pessimism (`certified.gaps`). Then it is frozen, and later rows bound it, the last step first. With the lower mean m of
+`certified.gaps.least_following` over their samples, LL_H = CC_H = 0 and the policy pi_h(a|s),
+
+    LL_h(s) = max( (H-h) lo, sum_a pi_h(a|s) (r' + m[LL_{h+1}]) )     r' = the reward, lo if no row has it
+    CC_h(s) = sum_a pi_h(a|s) (1 if a row violated, else -m[-CC_{h+1}])
+
+so that LL_h <= V^pi_h and CC_h bounds the probability of a violation from step h on. If rewards may depend on the
+outcome, m is that of r + LL_{h+1}. Unless constraints are declared, a pair without a violating row may violate, and
+CC_h is bounded at the last step too; if they are, an untested pair counts as a violation. Upper values of the best safe
+policy come from all rows, as in `certified.values`.
+
+p_U = 0.6 p, p_L = p_C = 0.2 p. A policy that was given before the log needs no choice: all rows bound it, its value
+from above as well, with p_L / 2 for each side. Theorem and proof: docs/logs.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from peakrl.certificates.certificate import Certificate, Evidence
+from peakrl.errors import SettingsError
+from peakrl.jit import loop
+from peakrl.learners.base import LearnerSettings, ProofHistory, Task
+from peakrl.learners.certified.bounds import LOWER, ROUGH, VIOLATION
+from peakrl.learners.certified.declared import environment_facts
+from peakrl.learners.certified.evidence import cell_arrays, evidence_of, rests_on
+from peakrl.learners.certified.gaps import NOT_JOINT, least_following, plan_candidate
+from peakrl.learners.certified.learner import Certified, CertifiedLearner
+from peakrl.learners.certified.tables import FIRST, OPEN, Tables
+from peakrl.learners.certified.values import LEFT_OUT, first_value, note_noise, note_sample, sweep
+from peakrl.learners.episode import Log
+from peakrl.learners.infeasibility import VIOLATES
+from peakrl.sampling import Words
+from peakrl.types import Floats, Longs
+
+if TYPE_CHECKING:
+    from peakrl.gym.adapter import Rules
+    from peakrl.learners.assumptions import Assumptions
+
+#: Rows that are counted at once.
+BATCH = 1 << 14
+FROM_LOGS = "Pessimistic learns from logs: pass a peakrl.Logs as the target"
+
+
+class Pessimistic(LearnerSettings):
+    """Settings of the learner for logs (`peakrl.Logs`): a policy with certified bounds, without new episodes.
+
+    The earlier half of the log chooses the policy, the later half bounds its value from below and its violation from
+    above; all of it bounds the best safe policy. `run.certificate` has the bounds and what they rest on.
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> table = {"episode": [0, 0, 1, 1], "state": [0, 1, 0, 1], "action": [0, 0, 1, 0], "reward": [1, 0, 0, 1]}
+    >>> logs = peakrl.Logs.from_frame(table, horizon=2, reward_range=(0, 1))
+    >>> run = peakrl.learn(logs, peakrl.learners.Pessimistic(failure_probability=0.1))
+    >>> run.certificate.optimum_high
+    2.0
+    """
+
+    #: Upper bound on the probability that one of the bounds is wrong.
+    failure_probability: float = Field(default=0.05, gt=0, lt=1)
+
+    def make(self, task: Task) -> PessimisticLearner:
+        """Return the algorithm for a log."""
+        if task.model is not None:
+            raise SettingsError(FROM_LOGS)
+        return PessimisticLearner(task, Certified(1.0, self.failure_probability))
+
+    @property
+    def bound_to_plan(self) -> str:
+        """The policy is chosen on the first half."""
+        return "split of the log"
+
+    def check_environment(self, rules: Rules, assumptions: Assumptions) -> None:
+        """Raise if a declaration cannot be used, or bounds are missing."""
+        environment_facts(rules, assumptions)
+
+
+@loop
+def count_rows(t: Tables, rows: Longs, following: Longs, reward: Floats, violation: Floats) -> None:
+    """Count logged rows; `following` is the next slot, or LEFT_OUT if it is missing."""
+    for i in range(len(rows)):
+        row = rows[i]
+        group, distribution = np.int64(t.group_of_row[row]), np.int64(t.distribution_of_row[row])
+        t.tested[group] = 1
+        t.max_violation[group] = max(t.max_violation[group], violation[i])
+        if not t.joint:
+            t.known[row], t.reward[row] = 1, reward[i]
+        if following[i] == LEFT_OUT:
+            continue
+        if t.noises > 0:
+            note_noise(t, distribution, row, following[i])
+        else:
+            note_sample(t, distribution, following[i], reward[i] if t.joint else 0.0)
+
+
+@loop
+def count_first(t: Tables, slots: Longs) -> None:
+    """Count first states."""
+    for i in range(len(slots)):
+        note_sample(t, np.int64(FIRST), slots[i], 0.0)
+
+
+@loop
+def lower_entry(
+    t: Tables, chance: bool, certain: bool, step: int, row: int, low: Floats, unmet: float, floor: float, share: float
+) -> float:
+    """Return the lower bound of reward plus `low` after a row; of minus the chance of a violation with `chance`."""
+    distribution = np.int64(t.distribution_of_row[row])
+    if chance:
+        group = t.group_of_row[row]
+        if t.max_violation[group] > 0.0 or (certain and not t.tested[group]):
+            return -1.0
+        fixed = not (certain and t.complete)
+        under = -1.0 if fixed else floor
+        return least_following(t, distribution, step, row, low, NOT_JOINT, certain, unmet, under, fixed, share)
+    own = 0.0 if t.joint else (t.reward[row] if t.known[row] else t.least)
+    under, fixed = (t.least if t.joint else 0.0) + (floor if t.complete else unmet), not t.complete
+    return own + least_following(t, distribution, step, row, low, t.joint, not t.joint, unmet, under, fixed, share)
+
+
+@loop
+def bound_policy(
+    t: Tables,
+    #: [row, column]: how likely the policy takes it; it is not defined where all are 0.
+    weights: Floats,
+    chance: bool,
+    certain: bool,
+    #: [distribution]: log(1/d) of one bet.
+    log_share: Floats,
+    low: Floats,
+) -> float:
+    """Set LL [slot, column] of a policy, or minus CC with `chance`; return the lower bound of its mean at the start."""
+    floor, unmet, lowest = 0.0, 0.0, 0.0
+    for step in range(t.horizon - 1, -1, -1):
+        lowest, column = math.inf, step * t.shift
+        least = -1.0 if chance else t.least * (t.horizon - step)
+        for i in range(t.step_slots[step, 0], t.step_slots[step, 1]):
+            slot = np.int64(t.slots[i])
+            total, used = 0.0, 0.0
+            for row in range(t.row_start[slot], t.row_start[slot + 1]):
+                if weights[row, column] > 0.0:
+                    share = log_share[t.distribution_of_row[row]]
+                    entry = lower_entry(t, chance, certain, step, row, low, unmet, floor, share)
+                    total += weights[row, column] * entry
+                    used += weights[row, column]
+            low[slot, column] = max(least, total) if used > 0.0 else least
+            lowest = min(lowest, low[slot, column])
+        floor, unmet = min(lowest, 0.0) if t.ends > 0 else lowest, least
+    floor, first = lowest if t.complete else unmet, np.int64(-1)  # no episode begins at its end
+    fixed = not t.complete
+    return least_following(
+        t, np.int64(FIRST), first, first, low, NOT_JOINT, NOT_JOINT, unmet, floor, fixed, log_share[FIRST]
+    )
+
+
+def is_random(weights: Floats) -> bool:
+    """Return whether a policy may take several actions in a state."""
+    return bool(((weights > 0.0) & (weights < 1.0)).any())
+
+
+@dataclass
+class LogFacts:
+    """What is known of a log beside its rows: all of it is part of what a certificate rests on."""
+
+    #: Was the policy given before the log?
+    given: int = 0
+    #: Number of actions if the log names them, 0 if they are declared.
+    inferred: int = 0
+    #: Rows without a next state.
+    missing: int = 0
+
+
+class PessimisticLearner(CertifiedLearner):
+    """The tables and results of the certified learner, filled from a log."""
+
+    def __init__(self, task: Task, settings: Certified) -> None:
+        super().__init__(task, settings)
+        self.log = LogFacts()
+        #: [row, column]: the given policy; None: the candidate.
+        self.weights: Floats | None = None
+
+    def count(self, first: Longs, rows: Longs, following: Longs, reward: Floats, violation: Floats) -> None:
+        """Count rows of the log and their first states, and update what follows from them."""
+        self.settle()
+        for part in range(0, max(len(rows), len(first)), BATCH):
+            now = slice(part, part + BATCH)
+            self.store.reserve(2 * BATCH)
+            count_first(self.tables, first[now])
+            count_rows(self.tables, rows[now], following[now], reward[now], violation[now])
+        t = self.tables
+        bad = (t.max_violation > 0)[t.group_of_row]
+        t.witness[bad] = np.where(t.witness[bad] == OPEN, VIOLATES, t.witness[bad])
+        self.sort_cells()
+        sweep(t, ROUGH)
+        _, dead = first_value(t, ROUGH)
+        self.status.dead_first = int(dead)
+
+    def choose(self) -> None:
+        """Choose the policy by what was counted so far, and freeze it."""
+        t = self.tables
+        rows, value, estimate = t.candidate.copy(), np.zeros_like(t.value), np.zeros_like(t.value)
+        if not self.log.given:
+            plan_candidate(t, rows, value, estimate)
+        self.freeze(rows)
+
+    def policy_weights(self) -> Floats:
+        """[row, column]: how likely the policy takes each row."""
+        if self.weights is not None:
+            return self.weights
+        t = self.tables
+        weights = np.zeros((len(t.reward), self.columns))
+        weights[t.candidate[t.slots], np.arange(self.columns)] = 1.0
+        return weights
+
+    def log_shares(self, part: float) -> Floats:
+        """[distribution]: log(1/d) of a bet, for this part of p."""
+        t, weights = self.tables, self.policy_weights()
+        logs = self.declared.bet_logs(t.slot_of_row, len(t.samples), self.space.ends, several=is_random(weights))
+        return logs - math.log(part * self.failure_probability)
+
+    def mean_low(self, tables: Tables, part: float, *, chance: bool = False) -> float:
+        """Return the lower bound of the mean value of the policy, or of minus the chance of a violation."""
+        low = np.zeros_like(tables.value)
+        return bound_policy(tables, self.policy_weights(), chance, self.facts.certain, self.log_shares(part), low)
+
+    def return_low(self) -> float:
+        """Return the lower bound of the policy's value."""
+        return self.mean_low(self.tables, LOWER / (1 + self.log.given))
+
+    def return_high(self) -> float:
+        """Return the upper bound of the value of a given policy: the lower one with all signs changed."""
+        t, (least, most) = self.tables, self.facts.reward_range
+        changed = t._replace(least=-most, most=-least, reward=-t.reward, cell_reward=-t.cell_reward)
+        return min(self.tolerance - self.mean_low(changed, LOWER / 2), most * self.space.horizon)
+
+    def chance_high(self) -> float:
+        """Return the upper bound on the probability that an episode of the policy violates."""
+        if not self.facts.violation or (not self.log.given and self.stays()) or self.keeps():
+            return 0.0
+        return min(1.0, -self.mean_low(self.tables, VIOLATION, chance=True))
+
+    def keeps(self) -> bool:
+        """Return whether every pair that the policy can take was tested and satisfied the constraints."""
+        t, weights = self.tables, self.policy_weights()
+        if not (self.facts.certain and t.complete):
+            return False
+        used = weights.any(axis=1)
+        everywhere = bool((np.add.reduceat(weights, t.row_start[t.slots], axis=0) > 0).all())
+        groups = t.group_of_row[used]
+        return everywhere and bool(t.tested[groups].all() and not t.max_violation[groups].any())
+
+    def gap_high(self) -> float:
+        """Return infinity: gaps state by state are not bounded."""
+        return math.inf
+
+    def begin(self, episode: int, generator: Words, log: Log) -> None:
+        """Raise: it plays no episodes."""
+        raise SettingsError(FROM_LOGS)
+
+    def finish(self, episodes: int) -> None:
+        """Note that the log is over."""
+        self.status.episodes, self.status.left, self.stop_reason = episodes, 1, self.enough()
+
+    def proof_history(self) -> ProofHistory | None:
+        """Return None: there are no reviews."""
+        return None
+
+    def fields(self) -> dict[str, Any]:
+        """Return nothing: there is no progress to show."""
+        return {}
+
+    def certificate(self) -> Certificate:
+        """Return the bounds on the policy."""
+        log = self.log
+        self.settle()
+        bounds = self.bounds_now()
+        feasible, safe = bounds.optimum_high > -math.inf, bounds.violation_high == 0.0
+        highs = [bounds.optimum_high] * (feasible and safe) + [self.return_high()] * log.given
+        false = feasible and safe and bounds.value_low > bounds.optimum_high
+        return Certificate(
+            holds=not false,
+            kind="logged",
+            epsilon=None,
+            failure_probability=self.failure_probability,
+            value_low=bounds.value_low,
+            value_high=min(highs, default=None),
+            optimum_high=bounds.optimum_high if feasible else None,
+            gap=bounds.gap if feasible else None,
+            violation_high=bounds.violation_high,
+            violation_probability_high=bounds.violation_probability_high,
+            episodes=self.status.episodes,
+            rests_on=(*bound_lines(self), *log_lines(log)),
+            reason="the bounds contradict each other: something that they rest on is false" if false else None,
+            subject=f"the policy {'given for' if log.given else 'learned from'} the log {self.space.states().name!r}",
+            declared_safe=self.facts.safe,
+            evidence=self._evidence(),
+        )
+
+    def _evidence(self) -> Evidence:
+        """Return the numbers from which the certificate can be verified."""
+        t, log, weights = self.tables, self.log, self.policy_weights()
+        evidence = evidence_of(self)
+        plain = {"given": bool(log.given), "inferred": log.inferred, "missing": log.missing}
+        plain |= {"of_episodes": self.status.episodes, "several": is_random(weights)}
+        t.then_count[:], t.then_before[:] = t.cell_count, t.cell_before
+        arrays = {**evidence.arrays, **cell_arrays(self), "weights": weights.T.ravel()}
+        return Evidence({**evidence.plain, **plain}, arrays)
+
+    # Files ---------------------------------------------------------------------------------------------------
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return all tables by name."""
+        log = self.log
+        return super().arrays() | {"log": np.array([log.given, log.inferred, log.missing])}
+
+    def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Restore what `arrays` returned."""
+        super().load(arrays)
+        self.log = LogFacts(*map(int, arrays["log"]))
+
+
+def bound_lines(r: PessimisticLearner) -> list[str]:
+    """Return what bounds of the certified learner rest on, without its own rule in states that were not visited."""
+    return [line for line in rests_on(r) if not (r.log.given and line.startswith("in a state"))]
+
+
+def log_lines(log: LogFacts) -> list[str]:
+    """Return what a certificate from a log rests on."""
+    chosen = (
+        "the policy was fixed before anybody looked at this log"
+        if log.given
+        else "the rows are in the order of time and the number of episodes was fixed in advance: the policy was chosen "
+        "on the rows before the middle episode, and nobody learned from this log before, with another split or option"
+    )
+    lines = [
+        "whoever chose the actions saw nothing that affects the outcome beside the state (no hidden confounding), and "
+        "nothing drifted",
+        "no row or episode was dropped, repeated or edited after its outcome was known",
+        chosen,
+    ]
+    if log.inferred:
+        lines.append(f"every state offers the {log.inferred} actions of the log, and there are no others")
+    if log.missing:
+        lines.append(f"the next states of {log.missing:,} rows are missing for reasons that do not depend on them")
+    return lines

@@ -1,0 +1,674 @@
+"""`Logs`: recorded transitions as a target of `learn` and `evaluate`, without a simulator.
+
+A log is an immutable list of rows (episode, step, state, action, reward, constraint values, next state) in the order of
+time. The rows before the middle episode are the earlier half, from which a policy is chosen; the others bound it
+(`learners.pessimistic`). Rows belong to a half by their own place, so that episodes that ran side by side may be mixed.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from peakrl.certificates.certificate import Certificate
+from peakrl.certificates.episodes import ask
+from peakrl.checks import check_bounds, check_count, check_fraction, check_range, shown
+from peakrl.errors import PolicyError, SettingsError, StorageError, TargetError, UnknownStateError
+from peakrl.evaluation.exact import evaluate_on
+from peakrl.gym.adapter import DetachedEnvironment, Observed, Rules, Step
+from peakrl.gym.constraints import ConstraintReader
+from peakrl.learners.assumptions import NOTHING, Assumptions
+from peakrl.learners.certified.values import LEFT_OUT
+from peakrl.learners.pessimistic import LogFacts, Pessimistic, PessimisticLearner
+from peakrl.learners.space import GrowingSpace
+from peakrl.policy.tables import Policy, StochasticPolicy
+from peakrl.spaces import ActionNumbers, ActionSet
+from peakrl.training.run import LearningRun
+from peakrl.training.trainer import Trainer
+from peakrl.types import Floats, Longs
+from peakrl.viability import Bools
+from peakrl.visited import label_of
+
+#: In place of the number of a next state: the episode is over, or it is missing.
+END, MISSING = -1, -2
+Names = str | Sequence[str]
+NO_CHANGES = (np.empty(0, np.int32),) * 3
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Logs:
+    """Recorded transitions; create them with `Logs.from_frame`, `Logs.from_csv` or `Logs.from_minari`.
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> table = {"episode": [0, 0, 1, 1], "state": [0, 1, 0, 1], "action": [0, 0, 1, 0], "reward": [1, 0, 0, 1]}
+    >>> logs = peakrl.Logs.from_frame(table, horizon=2, reward_range=(0, 1))
+    >>> logs
+    <Logs 'log': 4 rows, 2 episodes, 2 states, 2 actions, 1 of 4 pairs never tried>
+    >>> logs.untried
+    [(1, 1)]
+    """
+
+    #: Horizon, ranges, actions and constraints, as for environments.
+    rules: Rules
+    #: The states, in the order of their first visits.
+    states: tuple[Hashable, ...]
+    #: [row]: episode (in the order of their beginnings), step, state, action, next state (or `END`, `MISSING`).
+    episode: Longs
+    step: Longs
+    state: Longs
+    action: Longs
+    following: Longs
+    #: [row]: the reward.
+    reward: Floats
+    #: [row, constraint]: values, >= 0 if satisfied.
+    constraints: Floats
+    #: [row]: does an episode begin with it?
+    begins: Bools
+    #: Number of episodes.
+    episodes: int
+    #: The actions of a state; None: every state offers all of them.
+    offers: Callable[[Any], Sequence[Hashable]] | None
+    #: Do the rows tell which actions there are? Are steps given, and next states?
+    inferred: bool
+    stepped: bool
+    shown: bool
+    #: Observed first states beside those of the rows.
+    first_states: Longs
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        horizon: int,
+        reward_range: tuple[float, float],
+        episode: str | None = "episode",
+        step: str | None = None,
+        state: Names = "state",
+        action: Names = "action",
+        reward: str = "reward",
+        next_state: Names | None = None,
+        terminated: str | None = None,
+        constraints: Names = (),
+        constraint_bounds: Sequence[float] = (),
+        actions: Sequence[Any] | Callable[[Any], Sequence[Any]] | None = None,
+        first_states: Sequence[Any] = (),
+        name: str = "log",
+    ) -> Logs:
+        """Return the log in a table: a pandas or polars frame, or a dict of arrays, one row for each step.
+
+        Parameters
+        ----------
+        frame
+            The table; its rows must be in the order of time.
+        horizon
+            Number of steps of a complete episode.
+        reward_range
+            Least and largest possible reward of a step; it must hold 0 if episodes may end early.
+        episode
+            Column with a number or name of the episode; None: rows are single transitions, which need `next_state`.
+        step
+            Column of the step, from 0; by default rows of an episode are counted. Single transitions without steps
+            need `Assumptions(stationary=True)`.
+        state, action, next_state
+            Columns of whole numbers or words; several columns make a tuple. By default the next state is the state of
+            the next row of the episode, and missing for the last one; empty cells are missing, too.
+        reward
+            Column of the reward.
+        terminated
+            Column that is true if the episode ended with this row, in no further state.
+        constraints
+            Columns of constraint values, which are satisfied if they are >= 0.
+        constraint_bounds
+            The largest absolute value of each.
+        actions
+            All actions, or a function that returns those of a state. By default every state offers the actions of the
+            log, which its certificates then rest on.
+        first_states
+            Independent first states of episodes, if rows are single transitions without steps.
+        name
+            Name for messages and reports.
+        """
+        table = Table(frame)
+        constraints = (constraints,) if isinstance(constraints, str) else tuple(constraints)
+        check_range(reward_range, "reward_range", error=SettingsError)
+        bounds = check_bounds(list(constraint_bounds), "constraint_bounds", len(constraints), error=SettingsError)
+        numbers: dict[Hashable, int] = {}
+        rows = table.codes(state, numbers)
+        rules = Rules(
+            name=name,
+            actions=ActionSet.of_labels([]),
+            observation_space=None,
+            horizon=check_count(horizon, "horizon"),
+            reward_range=(float(reward_range[0]), float(reward_range[1])),
+            constraints=ConstraintReader(None, bounds),
+            constraint_names=constraints,
+            states=None,
+            stationary=False,
+            observes_states=True,
+        )
+        taken: dict[Hashable, int] = {}
+        offers = actions if callable(actions) else None
+        if actions is not None and not callable(actions):
+            taken = {label_of(one): number for number, one in enumerate(actions)}
+        given = len(taken)
+        chosen = table.codes(action, taken)
+        if given and len(taken) > given:
+            row = int(np.argmax(chosen >= given))
+            raise TargetError(
+                f"row {row}: action {list(taken)[chosen[row]]!r} is not one of actions={list(taken)[:given]}"
+            )
+        values = np.array([table.floats(one) for one in constraints]).reshape(len(constraints), len(rows)).T
+        owner = np.arange(len(rows)) if episode is None else table.codes(episode, {}, any_label=True)
+        order = np.argsort(owner, kind="stable")  # the rows of each episode together
+        at, begins = steps_of(table, step, owner, order, rules.horizon, single=episode is None)
+        ended = np.zeros(len(rows), np.bool_) if terminated is None else table.flags(terminated)
+        following = None if next_state is None else table.codes(next_state, numbers, missing=True, ended=ended)
+        if episode is None and following is None:
+            raise SettingsError("rows are single transitions (episode=None), so next_state must name a column")
+        following = next_states(rows, following, ended, owner, order, numbers)
+        cut = (following == MISSING) & (at < rules.horizon - 1)
+        if ended.any() and next_state is None and cut.any():
+            raise TargetError(
+                f"row {int(np.argmax(cut))}: the episode stops here, is not over, and its next state is missing. If "
+                "only episodes that are over show what their last row led to, the bounds are wrong: name a column with "
+                "next_state="
+            )
+        firsts = np.array([numbers.setdefault(label_of(one), len(numbers)) for one in first_states], np.int64)
+        labels = list(taken)
+        if offers is not None:
+            known = {label_of(one): None for label in numbers for one in offers(label)}
+            labels += [one for one in known if one not in taken]
+        if len(labels) < 1:
+            raise SettingsError("the log has no rows, and actions declares none")
+        rules.actions = ActionSet.of_labels(labels)
+        logs = cls(
+            rules=rules, states=tuple(numbers), episode=owner, step=at, state=rows, action=chosen, following=following,
+            reward=table.floats(reward), constraints=values, begins=begins, episodes=int(owner.max(initial=-1)) + 1,
+            offers=offers, inferred=actions is None, stepped=episode is not None or step is not None,
+            shown=next_state is not None, first_states=firsts,
+        )  # fmt: skip
+        logs._check()
+        return logs
+
+    @classmethod
+    def from_csv(cls, path: str | Path, **options: Any) -> Logs:
+        """Return the log in a CSV file with a header; cells that are whole numbers are read as numbers.
+
+        `options` are those of `from_frame`; the log has the name of the file.
+        """
+        path = Path(path)
+        try:
+            with path.open(newline="", encoding="utf-8") as file:
+                lines = list(csv.reader(file))
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            raise StorageError(f"cannot read {path}: {error}") from error
+        if not lines:
+            raise StorageError(f"{path} is empty; its first line must name the columns")
+        header, rows = lines[0], [line for line in lines[1:] if line]
+        for number, line in enumerate(rows):
+            if len(line) != len(header):
+                raise StorageError(
+                    f"{path}, row {number}: {len(line)} cells, but the header names {len(header)} columns"
+                )
+        columns = {head: [cell_of(line[index]) for line in rows] for index, head in enumerate(header)}
+        return cls.from_frame(columns, **{"name": path.name} | options)
+
+    @classmethod
+    def from_minari(
+        cls,
+        dataset: Any,
+        *,
+        horizon: int,
+        reward_range: tuple[float, float],
+        constraint: Callable[[Mapping[str, Any]], Sequence[float]] | None = None,
+        constraint_bounds: Sequence[float] = (),
+        **options: Any,
+    ) -> Logs:
+        """Return the log of a Minari dataset, or of its name (extra `minari`); observations must be discrete.
+
+        `constraint(step)` returns the constraint values of a step from a mapping with `observation`, `action`,
+        `reward`, `next_observation` and `info`. Further options are those of `from_frame`.
+        """
+        if isinstance(dataset, str):
+            try:
+                import minari
+            except ImportError:
+                raise SettingsError(
+                    "reading a Minari dataset by its name needs minari: install peakrl[minari]"
+                ) from None
+            dataset = minari.load_dataset(dataset)
+        names = [f"constraint {number}" for number in range(len(constraint_bounds))]
+        columns: dict[str, list[Any]] = {
+            one: [] for one in ("episode", "state", "action", "reward", "next_state", "terminated", *names)
+        }
+        for number, episode in enumerate(dataset.iterate_episodes()):
+            for index in range(len(episode.rewards)):
+                seen, after = (part_of(episode.observations, index + more) for more in (0, 1))
+                step = {
+                    "observation": seen, "action": part_of(episode.actions, index), "next_observation": after,
+                    "reward": float(episode.rewards[index]), "info": part_of(episode.infos or {}, index),
+                }  # fmt: skip
+                values = () if constraint is None else np.ravel(constraint(step)).tolist()
+                if len(values) != len(names):
+                    raise SettingsError(f"constraint returns {len(values)} values, constraint_bounds has {len(names)}")
+                line = (number, seen, step["action"], step["reward"], after, bool(episode.terminations[index]), *values)
+                for column, value in zip(columns.values(), line, strict=True):
+                    column.append(value)
+        return cls.from_frame(
+            columns, horizon=horizon, reward_range=reward_range, next_state="next_state", terminated="terminated",
+            constraints=names, constraint_bounds=constraint_bounds, **{"name": "minari"} | options,
+        )  # fmt: skip
+
+    def _check(self) -> None:
+        """Raise for the first row that contradicts what is declared; set values within rounding."""
+        low, high = self.rules.rewards
+        bounds = np.array(self.rules.constraints.bounds or ())
+        self._refuse(
+            ~((low <= self.reward) & (self.reward <= high)), self.reward, f"reward_range is {self.rules.reward_range}"
+        )
+        for number, name in enumerate(self.rules.constraint_names):
+            values = self.constraints[:, number]
+            self._refuse(
+                ~(np.abs(values) <= bounds[number] * (1 + 1e-9)),
+                values,
+                f"{name} is beyond its bound of {bounds[number]:g}",
+            )
+        if self.offers is None:
+            return
+        for state, action in np.unique(np.stack([self.state, self.action], axis=1), axis=0).tolist():
+            if action not in self.offer(state):
+                row = int(np.argmax((self.state == state) & (self.action == action)))
+                raise TargetError(
+                    f"row {row}: action {self.rules.actions.labels[action]!r} is not on offer in state "
+                    f"{self.states[state]!r}, by actions="
+                )
+
+    def _refuse(self, wrong: Bools, values: Floats, why: str) -> None:
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise TargetError(f"row {row}: {values[row]:g}; {why}")
+
+    def offer(self, state: int) -> ActionNumbers:
+        """Return the numbers of the actions of a state."""
+        if self.offers is None:
+            return self.rules.actions.everything
+        return tuple(self.rules.actions.index(label_of(one)) for one in self.offers(self.states[state]))
+
+    def __len__(self) -> int:
+        return len(self.reward)
+
+    @property
+    def half(self) -> int:
+        """The first row of the later half: that with which the middle episode begins."""
+        return int(np.argmax(self.episode >= (self.episodes + 1) // 2)) if self.episodes > 1 else len(self)
+
+    @cached_property
+    def untried(self) -> list[tuple[Hashable, Hashable]]:
+        """Pairs of state and action that no row has, at any step: nothing is known of them."""
+        labels, tried = self.rules.actions.labels, set(zip(self.state.tolist(), self.action.tolist(), strict=True))
+        visited = np.unique(self.state).tolist()
+        pairs = ((state, action) for state in visited for action in self.offer(state))
+        return [(self.states[state], labels[action]) for state, action in pairs if (state, action) not in tried]
+
+    def __repr__(self) -> str:
+        pairs = sum(len(self.offer(state)) for state in np.unique(self.state).tolist())
+        return (
+            f"<Logs {self.rules.name!r}: {len(self):,} rows, {self.episodes:,} episodes, {len(self.states):,} states, "
+            f"{len(self.rules.actions):,} actions, {len(self.untried):,} of {pairs:,} pairs never tried>"
+        )
+
+
+# Tables ---------------------------------------------------------------------------------------------------------------
+
+
+class Table:
+    """The columns of a frame."""
+
+    def __init__(self, frame: Any) -> None:
+        self.frame = frame
+        self.size: int | None = None
+
+    def column(self, name: str) -> list[Any]:
+        """Return a column; raise if there is none, or it has another length."""
+        names: list[Any] = list(self.frame.columns if hasattr(self.frame, "columns") else self.frame)
+        if name not in names:
+            raise SettingsError(f"the log has no column {name!r}; it has {', '.join(map(repr, names))}")
+        found = self.frame[name]
+        cells: list[Any] = found.tolist() if hasattr(found, "tolist") else list(found)
+        if self.size not in (None, len(cells)):
+            raise SettingsError(f"column {name!r} has {len(cells)} rows, others have {self.size}")
+        self.size = len(cells)
+        return cells
+
+    def codes(
+        self, names: Names, numbers: dict[Hashable, int], *, missing: bool = False, ended: Bools | None = None,
+        any_label: bool = False,
+    ) -> Longs:  # fmt: skip
+        """[row]: the numbers of the labels in one or several columns; new labels get the next number."""
+        parts = [self.column(one) for one in ((names,) if isinstance(names, str) else names)]
+        codes = np.empty(len(parts[0]), np.int64)
+        known: dict[Any, int] = {}
+        for row, cells in enumerate(zip(*parts, strict=True)):
+            value = cells[0] if isinstance(names, str) else cells
+            if missing and (any(map(is_missing, cells)) or (ended is not None and ended[row])):
+                codes[row] = MISSING
+                continue
+            try:
+                if any_label or (code := known.get(value)) is None:
+                    label = value if any_label else label_of(whole_numbers(value))
+                    code = known[value] = numbers.setdefault(label, len(numbers))
+            except TypeError:  # an array
+                code = numbers.setdefault(label_of(value), len(numbers))
+            except TargetError:
+                raise TargetError(f"row {row}: {names} is {shown(value)}; it must be whole numbers or words") from None
+            codes[row] = code
+        return codes
+
+    def floats(self, name: str) -> Floats:
+        """[row]: finite numbers."""
+        column = self.column(name)
+        values = np.array([float(one) if isinstance(one, int | float | np.number) else math.nan for one in column])
+        if not np.isfinite(values).all():
+            row = int(np.argmax(~np.isfinite(values)))
+            raise TargetError(f"row {row}: {name} is {shown(column[row])}; it must be a number")
+        return values
+
+    def flags(self, name: str) -> Bools:
+        """[row]: true or false."""
+        column = self.column(name)
+        words = {"true": True, "false": False}
+        values = [words.get(one.lower()) if isinstance(one, str) else one for one in column]
+        for row, one in enumerate(values):
+            if not isinstance(one, bool | np.bool_ | int | float | np.number) or one not in (0, 1):
+                raise TargetError(f"row {row}: {name} is {shown(column[row])}; it must be true or false")
+        return np.array(values, np.bool_).reshape(len(column))
+
+
+def is_missing(cell: Any) -> bool:
+    """Is a cell empty?"""
+    return cell is None or (isinstance(cell, float) and math.isnan(cell)) or str(cell) in ("", "<NA>", "NaT")
+
+
+def whole_numbers(cell: Any) -> Any:
+    """Return a label with whole floats as integers, which tables make of integers beside empty cells."""
+    if isinstance(cell, tuple):
+        return tuple(map(whole_numbers, cell))
+    return int(cell) if isinstance(cell, float | np.floating) and cell == math.floor(cell) else cell
+
+
+def cell_of(text: str) -> Any:
+    """Return a number if a cell of a CSV file is one."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def part_of(values: Any, index: int) -> Any:
+    """Return one step of stacked, possibly nested, observations."""
+    if isinstance(values, Mapping):
+        return {name: part_of(part, index) for name, part in values.items()}
+    if isinstance(values, tuple):
+        return tuple(part_of(part, index) for part in values)
+    return values[index]
+
+
+def steps_of(
+    table: Table, step: str | None, owner: Longs, order: Longs, horizon: int, *, single: bool
+) -> tuple[Longs, Bools]:
+    """Return [row] the step, and whether an episode begins there."""
+    together = owner[order]
+    begin = np.append(True, together[1:] != together[:-1])[: len(order)]
+    if step is None:
+        place = np.arange(len(order))
+        counted = np.empty(len(order), np.int64)
+        counted[order] = place - np.maximum.accumulate(np.where(begin, place, 0))
+        at, begins = (
+            (np.zeros(len(order), np.int64), np.zeros(len(order), np.bool_)) if single else (counted, counted == 0)
+        )
+    else:
+        values = table.floats(step)
+        at = values.astype(np.int64)
+        if (at != values).any():
+            row = int(np.argmax(at != values))
+            raise TargetError(f"row {row}: {step} is {values[row]:g}; it must be a whole number")
+        gap = np.zeros(len(order), np.bool_)
+        gap[order[1:]] = ~begin[1:] & (at[order[1:]] != at[order[:-1]] + 1)
+        if gap.any():
+            row = int(np.argmax(gap))
+            before = int(order[np.flatnonzero(order == row)[0] - 1])
+            raise TargetError(
+                f"row {row}: step {at[row]} follows step {at[before]} of the same episode (row {before}); the rows of "
+                "an episode must not leave steps out. Give the parts before and after a gap different episodes"
+            )
+        begins = at == 0
+    outside = (at < 0) | (at >= horizon)
+    if outside.any():
+        row = int(np.argmax(outside))
+        raise TargetError(f"row {row}: step {at[row]} is outside of 0..{horizon - 1}: horizon is {horizon}")
+    return at, begins
+
+
+def next_states(
+    rows: Longs, given: Longs | None, ended: Bools, owner: Longs, order: Longs, numbers: Mapping[Hashable, int]
+) -> Longs:
+    """[row]: the next state; raise if the next row of the episode has another state."""
+    after = np.full(len(rows), MISSING)
+    same = owner[order[1:]] == owner[order[:-1]]
+    after[order[:-1][same]] = rows[order[1:][same]]
+    if given is not None:
+        wrong = (given >= 0) & (after >= 0) & (given != after)
+        if wrong.any():
+            row, labels = int(np.argmax(wrong)), list(numbers)
+            raise TargetError(
+                f"row {row}: the next state is {labels[given[row]]!r}, but the next row of the episode is in state "
+                f"{labels[after[row]]!r}: a row is missing, or the episode numbers are wrong"
+            )
+        after = np.where(given >= 0, given, after)
+    going = ended & (after >= 0)
+    if going.any():
+        row = int(np.argmax(going))
+        raise TargetError(f"row {row}: the episode is over, but it has further rows or a next state")
+    return np.where(ended, END, after)
+
+
+# Learning and evaluating ----------------------------------------------------------------------------------------------
+
+
+def learn_from_logs(
+    logs: Logs, settings: Pessimistic, assumptions: Assumptions = NOTHING, *, every: int = 0, seed: int = 0
+) -> LearningRun:
+    """Return the run of `learn` on a log; every `every`-th episode of the log becomes a point of its history."""
+    trainer = trainer_of(logs, settings, assumptions, every, seed)
+    learner = replay(trainer, logs)
+    trainer.done = logs.episodes
+    trainer.greedy = learner.chosen()
+    totals = np.stack([logs.reward, violations(logs)], axis=1)
+    paid = np.zeros((logs.episodes, 2))
+    np.add.at(paid, logs.episode, totals)
+    bad = np.flatnonzero(paid[:, 1] > 0)
+    trainer.counters[:] = len(bad), bad[-1] + 1 if len(bad) else 0
+    if trainer.recorder is not None:
+        trainer.recorder.add(0, logs.episodes, paid, NO_CHANGES)
+    return trainer.result()
+
+
+def evaluate_on_logs(
+    logs: Logs, policy: Any, *, failure_probability: float = 0.05, assumptions: Assumptions | None = None
+) -> Certificate:
+    """Bound the value and the violation of a policy by a log of other policies' episodes.
+
+    Parameters
+    ----------
+    logs
+        The log, all of which bounds the policy; its choice must not depend on it.
+    policy
+        One of ours, also randomised, or a function (step, state, actions) -> action. In states of the log in which it
+        has no action its value counts as the least possible one, and a violation as certain.
+    failure_probability
+        Upper bound on the probability that one of the bounds is wrong; of several policies each has its own.
+    assumptions
+        What you declare about the system.
+
+    Returns
+    -------
+    Certificate
+    """
+    failure = check_fraction(failure_probability, "failure_probability", otherwise=", such as 0.05")
+    trainer = trainer_of(logs, Pessimistic(failure_probability=failure), assumptions or NOTHING)
+    learner = replay(trainer, logs, given=True)
+    learner.weights = weights_of(learner, policy)
+    return learner.certificate()
+
+
+evaluate_on.register(Logs, evaluate_on_logs)  # type: ignore[arg-type]  # another kind of result
+
+
+def trainer_of(logs: Logs, settings: Pessimistic, assumptions: Assumptions, every: int = 0, seed: int = 0) -> Trainer:
+    """Return a trainer for a log, which has not begun."""
+    if not len(logs):
+        raise SettingsError("the log has no rows")
+    target = DetachedEnvironment(replace(logs.rules))
+    return Trainer(
+        target, settings, planned=max(1, logs.episodes), seed=seed, every=every, average=False, assumptions=assumptions
+    )
+
+
+def violations(logs: Logs) -> Floats:
+    """[row]: the sum of the violations."""
+    return np.asarray(np.maximum(-logs.constraints, 0.0).sum(axis=1))
+
+
+def replay(trainer: Trainer, logs: Logs, *, given: bool = False) -> PessimisticLearner:
+    """Feed a log to a trainer that has not begun: the earlier half, the choice of a policy, and the later half.
+
+    If the policy is `given`, all rows count as the later half.
+    """
+    space = trainer.space
+    assert isinstance(space, GrowingSpace)  # that of an environment
+    if not (logs.stepped or space.shared):
+        raise SettingsError(
+            "the log is made of single transitions without steps: name the column with step=, or declare "
+            "Assumptions(stationary=True)"
+        )
+    learner = trainer.begin_algorithm()
+    assert isinstance(learner, PessimisticLearner)
+    half = 0 if given else logs.half
+    learner.log = LogFacts(int(given), len(logs.rules.actions) * logs.inferred)
+    for part in (slice(0, half), slice(half, len(logs))):
+        if part.start == half:
+            learner.choose()
+        before = space.slots
+        first, slot, row, following = slots_of(space, logs, part)
+        if space.slots > before:
+            trainer.grow(before)
+        compare(trainer, logs, part.start, slot, row, following)
+        learner.log.missing += int(np.count_nonzero((following == LEFT_OUT) & (logs.step[part] < space.horizon - 1)))
+        learner.count(first, row, following, logs.reward[part], violations(logs)[part])
+    learner.finish(logs.episodes)
+    return learner
+
+
+def slots_of(space: GrowingSpace, logs: Logs, part: slice) -> tuple[Longs, Longs, Longs, Longs]:
+    """Return the first slots of episodes, and [row] slot, row and next slot; new states are added in their order."""
+    step, state, after = logs.step[part], logs.state[part], logs.following[part]
+    last, states = step == space.horizon - 1, len(logs.states)
+    column = np.zeros_like(step) if space.shared else step
+    goes_on = (after >= 0) & (space.shared or ~last) & ~(last & ~logs.shown)
+    own, later = column * states + state, np.where(goes_on, (column + (not space.shared)) * states + after, -1)
+    extra = logs.first_states if part.stop == len(logs) else logs.first_states[:0]
+    keys = np.concatenate([np.stack([own, later], axis=1).ravel(), extra])  # by the order of the visits
+    known, first, place = np.unique(keys, return_index=True, return_inverse=True)
+    slots = np.full(len(known), LEFT_OUT)
+    for index in np.argsort(first).tolist():
+        if known[index] < 0:
+            continue
+        at, number = divmod(int(known[index]), states)
+        seen = Observed(logs.states[number], logs.offer(number))
+        slots[index] = found if (found := space.find(at, seen)) >= 0 else space.add(at, seen)
+    slot = slots[place[: 2 * len(state) : 2]]
+    following = slots[place[1 : 2 * len(state) : 2]]
+    ends = np.zeros_like(step) if space.shared else step + 1
+    # If steps share slots, what follows the last step counts only if every row shows it.
+    nothing_follows = not space.shared or space.horizon == 1
+    over = (after == END) & ~(last & (space.shared and not logs.shown)) | (last & nothing_follows)
+    following = np.where(over, ends, following)
+    places = np.zeros((states, len(logs.rules.actions)), np.int64)
+    for number in np.unique(state).tolist():
+        places[number, list(logs.offer(number))] = np.arange(len(logs.offer(number)))
+    starts = np.array(space.starts)
+    row = starts[slot] + places[state, logs.action[part]] if len(state) else np.empty(0, np.int64)
+    return np.append(slot[logs.begins[part]], slots[place[2 * len(state) :]]), slot, row, following
+
+
+def compare(trainer: Trainer, logs: Logs, first: int, slot: Longs, row: Longs, following: Longs) -> None:
+    """Raise for the first row from `first` on that contradicts a declaration."""
+    space, limits, seen = trainer.space, trainer.limits, trainer.observations
+    assert isinstance(space, GrowingSpace)  # that of an environment
+    violation = violations(logs)[first : first + len(row)]
+    for index in range(len(row)):
+        at = first + index
+        step, ended = int(logs.step[at]), logs.following[at] == END
+        if not (limits is not None or seen.active or (ended and step + 1 < space.horizon)):
+            continue
+        try:
+            if ended and step + 1 < space.horizon:
+                trainer.check_early_end(step + 1)
+            state = space.state_of_slot(int(slot[index]))
+            if logs.begins[at]:
+                seen.check_first(state)
+                if limits is not None:
+                    limits.check_first(state, [space.action_of_row(one) for one in rows_of(space, int(slot[index]))])
+            after, paid = int(following[index]), float(violation[index])
+            told = Step(float(logs.reward[at]), tuple(logs.constraints[at].tolist()), None, bool(ended), False)
+            if limits is not None:
+                then = None if after < space.ends else space.state_of_slot(after)
+                limits.check_step(step, int(slot[index]), int(row[index]), then, paid, chosen=False)
+            seen.check(step, int(row[index]), told, after, paid)
+        except TargetError as error:
+            raise TargetError(f"row {at}: {error}") from None
+
+
+def rows_of(space: GrowingSpace, slot: int) -> range:
+    """Return the rows of a slot."""
+    return range(space.starts[slot], space.starts[slot] + len(space.offers[slot]))
+
+
+def weights_of(learner: PessimisticLearner, policy: Any) -> Floats:
+    """[row, column]: how likely a policy takes each row; 0 in states that it does not know."""
+    space = learner.space
+    assert isinstance(space, GrowingSpace)  # that of an environment
+    weights = np.zeros((space.rows, learner.columns))
+    if not (isinstance(policy, Policy | StochasticPolicy) or callable(policy)):
+        raise PolicyError(f"{policy!r} is not a policy that can be evaluated on a log")
+    for step, slot in space.decisions():
+        rows = rows_of(space, slot)
+        state, actions = space.state_of_slot(slot), [space.action_of_row(row) for row in rows]
+        try:
+            if isinstance(policy, StochasticPolicy):
+                chances = policy.probabilities(step, state)
+            elif isinstance(policy, Policy):
+                chances = {policy.action(step, state, actions): 1.0}
+            else:
+                chances = {ask(policy, step, state, actions): 1.0}
+        except UnknownStateError:
+            continue
+        unknown = [action for action, chance in chances.items() if chance > 0 and action not in actions]
+        if unknown:
+            raise PolicyError(
+                f"the policy takes {unknown[0]!r} at step {step} in state {state!r}, which the log's actions lack"
+            )
+        weights[rows.start : rows.stop, step if space.shared else 0] = [chances.get(one, 0.0) for one in actions]
+    return weights
