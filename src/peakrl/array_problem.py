@@ -13,6 +13,7 @@ state and payoff are merged.
 
 from __future__ import annotations
 
+import itertools
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from peakrl.checks import ROUNDING
-from peakrl.compile import first_distribution, guard_memory
+from peakrl.compile import ANOTHER_STEP, first_distribution, guard_memory
 from peakrl.errors import ProblemError
 from peakrl.jit import inlined, kernel
 from peakrl.problem import NO_TRUTH_VALUES, Outcome, Problem, header_of, payoff_limits
@@ -164,7 +165,7 @@ class Layers:
         self.codes, self.slots = [layer], len(layer)
         parts: list[Found] = []
         starts = [0, self.slots]
-        for step in range(self.header.horizon):
+        for step in itertools.count() if self.header.horizon is None else range(self.header.horizon):
             if not self.problem.stationary:
                 self.slot_of_code[layer] = -1
             chunks = (layer[begin : begin + MOST_STATES] for begin in range(0, len(layer), MOST_STATES))
@@ -181,7 +182,7 @@ class Layers:
 
     def check_stationary(self, state: Fields) -> None:
         """Query the first states again at the last step: the answer must equal that at step 0."""
-        last = self.header.horizon - 1
+        last = ANOTHER_STEP if self.header.horizon is None else self.header.horizon - 1
         for action in self.actions:
             offered = [self.offered(step, state, action) for step in (0, last)]
             same = np.array_equal(offered[0], offered[1])

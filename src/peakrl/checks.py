@@ -52,6 +52,13 @@ def check_count(
     return number
 
 
+def check_horizon(
+    value: Any, what: str, most: int, *, endless: bool = True, error: Error = SettingsError
+) -> int | None:
+    """Return a number of steps; None (also for infinity), if `endless` allows it, for a problem without an end."""
+    return None if endless and value in (None, math.inf) else check_count(value, what, 1, most, error=error)
+
+
 def limits(least: int, most: int | None) -> str:
     """Return the limits of a count as text."""
     if most is None:

@@ -7,6 +7,7 @@ finished jobs is the step), and every problem that depends on the step, is store
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 import warnings
@@ -36,6 +37,8 @@ NO_NUMBERS = {bool, np.bool_, str}
 Payoff = tuple[float, ...]
 #: Number of states of a stationary problem that are queried at a second step.
 ASKED_AGAIN = 20
+#: A problem without an end is queried again at this step, which is no multiple of days or weeks.
+ANOTHER_STEP = 13
 #: Kinds of problems that users write; others are built in, and the signs of their constraints are right.
 OF_USERS = (None, "tables", "python")
 #: A warning says after how many states a search is still going on, and an error ends it after how many by default.
@@ -53,6 +56,7 @@ class Search:
         self.problem, self.limit, self.header = problem, memory_limit, header_of(problem)
         self.max_states, self._begun, self._warned = max_states, time.perf_counter(), False
         self.stationary = bool(getattr(problem, "stationary", False))
+        self.whole = "" if self.header.horizon is None else f" of {self.header.horizon}"
         #: The least and the largest valid reward and values of the constraints.
         self.least, self.most = payoff_limits(self.header.reward_range, self.header.constraint_bounds)
         #: [slot]: its state; and the slots of the states of the next layer, or of all states of a stationary problem.
@@ -83,7 +87,9 @@ class Search:
             raise ProblemError(f"initial() of {name!r} names a state twice")
         layer_start, distribution_start = [0, len(self.slots)], [0]
         with Progress("Compiling", unit="pairs", enabled=progress) as bar:
-            for step in range(self.header.horizon):
+            for step in itertools.count() if self.header.horizon is None else range(self.header.horizon):
+                if self.header.horizon is None and layer_start[-1] == layer_start[-2]:
+                    break  # every state has been queried
                 if not self.stationary:  # next slots of different layers differ, so distributions do as well
                     self.index, self.distributions = {}, {}
                 for slot in range(layer_start[step], layer_start[step + 1]):
@@ -94,7 +100,7 @@ class Search:
                 layer_start.append(len(self.slots))
                 distribution_start.append(len(self.outcome_start) - 1)
         self.row_start.extend([len(self.row_action)] * (len(self.slots) + 1 - len(self.row_start)))
-        shared = self.stationary and self.revisits(layer_start)
+        shared = self.stationary and (self.header.horizon is None or self.revisits(layer_start))
         labels: dict[Hashable, int] = {}
         lists = self.row_distribution, self.outcome_start, self.outcome_next, self.outcome_probability
         model = assemble(
@@ -119,15 +125,15 @@ class Search:
         found, name = len(self.slots), self.header.name
         if found > self.max_states:
             raise ProblemError(
-                f"{name!r} has more than {self.max_states:,} states, {found:,} up to step {step} of "
-                f"{self.header.horizon}, the last one {self.slots[-1]!r}. Coarsen the states (floats hardly ever "
+                f"{name!r} has more than {self.max_states:,} states, {found:,} up to step {step}"
+                f"{self.whole}, the last one {self.slots[-1]!r}. Coarsen the states (floats hardly ever "
                 "repeat), or pass compile_model(problem, max_states=...)"
             )
         if found > MANY_STATES and not self._warned and not quiet:
             self._warned = True
             rate = found / (time.perf_counter() - self._begun)
             warnings.warn(
-                f"{name!r} has {found:,} states up to step {step} of {self.header.horizon}, and the search continues "
+                f"{name!r} has {found:,} states up to step {step}{self.whole}, and the search continues "
                 f"at {rate:,.0f} states/s up to max_states={self.max_states:,}. Floats in states hardly ever repeat: "
                 "round them. compile_model(problem, progress=True) shows how far it is",
                 RuntimeWarning,
@@ -273,7 +279,9 @@ class Search:
 
     def check_stationary(self, model: TabularModel) -> None:
         """Query a few states again at the last step at which they occur: the answer must equal that at the first."""
-        met = model.reachable.reshape(-1, model.num_slots)[: model.horizon]
+        met = model.reachable.reshape(-1, model.num_slots)[: model.lines]
+        if model.steps is None:
+            met = np.tile(met, (ANOTHER_STEP + 1, 1))
         for slot in np.linspace(0, model.num_slots - 1, min(model.num_slots, ASKED_AGAIN), dtype=int).tolist():
             steps = np.flatnonzero(met[:, slot])
             if len(steps) > 1:
@@ -376,7 +384,7 @@ def compile_model(
     else:
         most = check_count(max_states, "max_states")
         model = explore(problem, progress=progress, memory_limit=limit, max_states=most)
-    check_tables(model.name, model.horizon, model.num_slots if model.stationary else 1, limit)
+    check_tables(model.name, model.lines, model.num_slots if model.stationary else 1, limit)
     spec = getattr(problem, "spec", None)
     kind = spec.get("kind") if isinstance(spec, Mapping) else None
     if kind in OF_USERS:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.checks import AT_MOST, check_count, check_distribution, is_usual
+from peakrl.checks import AT_MOST, check_distribution, check_horizon, is_usual
 from peakrl.errors import ProblemError
 from peakrl.memory import MOST_STEPS, check_tables
 from peakrl.problem import NO_TRUTH_VALUES, Header, check_header, payoff_limits
@@ -30,14 +30,14 @@ def arrays_of_model(
     `declared` has the arguments of `check_header`.
     """
     name, horizon, names, *bounds = declared
-    horizon = check_count(horizon, "horizon", 1, MOST_STEPS, error=ProblemError)
+    horizon = check_horizon(horizon, "horizon", MOST_STEPS, error=ProblemError)
     rewards = as_floats(rewards, "rewards")
     layers, by_step, states, actions = transition_layers(transitions, horizon, rewards.shape)
     reward, reward_steps = table(rewards, (states, actions), horizon, "rewards have")
     constraint, constraint_steps = constraint_table(constraints, (states, actions), horizon)
     mask, mask_steps = availability(available, (states, actions), horizon)
     stationary = not (by_step or reward_steps or constraint_steps or mask_steps)
-    count, steps = constraint.shape[1], 1 if stationary else horizon
+    count, steps = constraint.shape[1], 1 if stationary or horizon is None else horizon
     header = check_header(name, horizon, [f"constraint {i}" for i in range(count)] if names is None else names, *bounds)
     if len(header.constraint_names) != count:
         raise ProblemError(f"constraint_names {header.constraint_names} must be {count} different names")
@@ -63,9 +63,9 @@ def arrays_of_model(
 
     check_payoffs(header, row_reward, row_constraints, locate)
     first_slot, first_probability = first_states(initial, states)
-    slots = states if stationary else states * (horizon + 1)
+    slots = states if stationary else states * (steps + 1)
     check_sizes(name, states=slots, pairs=len(pair), outcomes=sum(len(part.following) for part in parts))
-    check_tables(name, horizon, states)
+    check_tables(name, horizon or 1, states)
     # In a layered model the states of step h are the slots from h * states on.
     following = joined(
         [part.following if stationary else part.following + np.int32((h + 1) * states) for h, part in enumerate(parts)]
@@ -86,12 +86,14 @@ def arrays_of_model(
             "row_start": np.concatenate([row_start, np.full(slots + 1 - len(row_start), len(pair))]),
             "first_slot": first_slot,
             "first_probability": first_probability,
-            "layer_start": None if stationary else np.arange(horizon + 1) * states,
+            "layer_start": None if stationary else np.arange(steps + 1) * states,
         },
     )
 
 
-def transition_layers(given: Any, horizon: int, reward_shape: tuple[int, ...]) -> tuple[list[Any], bool, int, int]:
+def transition_layers(
+    given: Any, horizon: int | None, reward_shape: tuple[int, ...]
+) -> tuple[list[Any], bool, int, int]:
     """Return a CSR matrix of S*A rows for each layer, whether they depend on the step, S and A."""
     # The stubs distinguish sparse formats that are treated alike here.
     sparse: Any = importlib.import_module("scipy.sparse")
@@ -133,17 +135,18 @@ def as_floats(given: Any, what: str) -> Floats:
         raise ProblemError(f"{what} must be an array of numbers") from None
 
 
-def table(array: NDArray[Any], shape: tuple[Any, ...], horizon: int, what: str) -> tuple[NDArray[Any], bool]:
+def table(array: NDArray[Any], shape: tuple[Any, ...], horizon: int | None, what: str) -> tuple[NDArray[Any], bool]:
     """Return an array (steps, *shape), with one step if it does not depend on the step, and whether it does."""
     if array.shape == shape:
         return array[None], False
     if array.shape == (horizon, *shape):
         return array, True
-    expected = f"{shape} or {(horizon, *shape)}".replace("'", "")
+    expected = f"{shape}" + ("" if horizon is None else f" or {(horizon, *shape)}")
+    expected = expected.replace("'", "")
     raise ProblemError(f"{what} shape {array.shape}; the shape must be {expected}")
 
 
-def constraint_table(given: Any, shape: tuple[int, int], horizon: int) -> tuple[Floats, bool]:
+def constraint_table(given: Any, shape: tuple[int, int], horizon: int | None) -> tuple[Floats, bool]:
     """Return an array (steps, I, S, A), and whether it depends on the step."""
     array = as_floats(given, "constraints")
     if array.size and np.asarray(given).dtype == bool:
@@ -154,7 +157,7 @@ def constraint_table(given: Any, shape: tuple[int, int], horizon: int) -> tuple[
     return table(array, (count, *shape), horizon, "constraints have")
 
 
-def availability(given: Any, shape: tuple[int, int], horizon: int) -> tuple[NDArray[np.bool_], bool]:
+def availability(given: Any, shape: tuple[int, int], horizon: int | None) -> tuple[NDArray[np.bool_], bool]:
     """Return a mask (steps, S, A), and whether it depends on the step."""
     if given is None:
         return np.ones((1, *shape), bool), False

@@ -45,7 +45,7 @@ def store_space(space: StateSpace) -> Record:
     """Return the states and actions of a space as a record; raise UnstorableLabel if a file cannot hold a label."""
     plain = {
         "name": space.name,
-        "horizon": space.horizon,
+        "horizon": space.steps,
         "stationary": bool(space.stationary),
         "constraint_names": list(space.constraint_names),
         "constraint_bounds": [float(bound) for bound in space.constraint_bounds],

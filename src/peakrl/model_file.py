@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.checks import check_bounds, check_count, check_distribution, check_number, check_range
+from peakrl.checks import check_bounds, check_count, check_distribution, check_horizon, check_number, check_range
 from peakrl.errors import StorageError
 from peakrl.labels import SPACE_FIELDS, load_labels
 from peakrl.memory import MOST_STEPS, check_tables
@@ -108,7 +108,7 @@ def space_fields(record: Record, fields: dict[str, Field]) -> dict[str, Any]:
     names = tuple(map(str, plain["constraint_names"]))
     values = {
         "name": str(plain["name"]),
-        "horizon": check_count(plain["horizon"], "horizon", 1, MOST_STEPS),
+        "steps": check_horizon(plain["horizon"], "horizon", MOST_STEPS, endless=plain["stationary"] is True),
         "stationary": plain["stationary"] is True,
         "constraint_names": names,
         "constraint_bounds": check_bounds(plain["constraint_bounds"], "constraint_bounds", len(names)),
@@ -138,7 +138,7 @@ def space_faults(space: StateSpace) -> Faults:
     yield len(set(space.constraint_names)) < space.num_constraints, "its constraints repeat a name"
     yield space.num_states > slots, f"it names {space.num_states:,} states and stores {slots:,}"
     yield len(space.action_labels) > rows + MOST_UNUSED_NAMES, f"it names {len(space.action_labels):,} actions"
-    check_tables(space.name, space.horizon, slots if space.stationary else 1)
+    check_tables(space.name, space.lines, slots if space.stationary else 1)
     repeated = repeated_member(space.row_start, space.row_action, len(space.action_labels))
     yield repeated >= 0, "a state offers an action twice"
     if space.stationary:

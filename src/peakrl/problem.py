@@ -1,8 +1,9 @@
-"""`Problem`: a finite-horizon decision problem with peak constraints, as a user writes it.
+"""`Problem`: a decision problem with peak constraints, as a user writes it.
 
 A problem is a tuple (S, A, H, P, r, f_1..f_I, d): states, actions, horizon, transitions, rewards, constraint functions
 and the distribution of the first state. A policy must satisfy f_i >= 0 for all i at every step with probability 1, and
-maximises the expected total reward of steps 0 .. H-1.
+maximises the expected total reward of steps 0 .. H-1. Without an end (H is None) nothing depends on the step, and
+rewards are discounted or averaged (`peakrl.solve`).
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from peakrl.checks import (
     LARGEST,
     ROUNDING,
     check_bounds,
-    check_count,
     check_each,
+    check_horizon,
     check_range,
     check_tolerances,
     reward_limits,
@@ -74,8 +75,8 @@ class Problem(ABC):
 
     #: Name for messages and reports.
     name: str = "problem"
-    #: Steps of an episode.
-    horizon: int
+    #: Steps of an episode; None: it does not end, which needs `stationary = True`.
+    horizon: int | None
     #: One name for each constraint, in the order of `Outcome.constraints`.
     constraint_names: Sequence[str] = ()
     #: Lowest and highest reward of a step; by default those of the reachable outcomes.
@@ -116,7 +117,8 @@ class Header(NamedTuple):
     """Name, horizon, and declared bounds of a problem."""
 
     name: str
-    horizon: int
+    #: None without an end.
+    horizon: int | None
     constraint_names: tuple[str, ...]
     #: Infinite if not declared.
     reward_range: tuple[float, float]
@@ -132,6 +134,12 @@ def header_of(problem: Any) -> Header:
     for method in ("initial", "actions", "outcomes"):
         if not callable(getattr(problem, method, None)):
             raise ProblemError(f"{problem!r} is not a Problem: it has no method {method}()")
+    if not hasattr(problem, "horizon"):
+        raise ProblemError(f"{problem!r} has no horizon: set the number of steps, or None if it does not end")
+    if problem.horizon is None and getattr(problem, "stationary", False) is not True:
+        raise ProblemError(
+            f"{problem!r} has no end, so that nothing can depend on the step: declare stationary = True, or a horizon"
+        )
     declared = ("horizon", "constraint_names", "reward_range", "constraint_bounds", "constraint_tolerances")
     return check_header(getattr(problem, "name", "problem"), *(getattr(problem, each, None) for each in declared))
 
@@ -140,7 +148,7 @@ def check_header(name: Any, horizon: Any, names: Any, rewards: Any, bounds: Any,
     """Return a validated header; None means not declared."""
     if isinstance(names, str):
         raise ProblemError(f"constraint_names of {name!r} is the string {names!r}; it must be a sequence of names")
-    horizon = check_count(horizon, f"horizon of {name!r}", 1, MOST_STEPS, error=ProblemError)
+    horizon = check_horizon(horizon, f"horizon of {name!r}", MOST_STEPS, error=ProblemError)
     given = () if names is None else check_each(names, f"constraint_names of {name!r}", "names")
     names = tuple(str(each) for each in given)
     if len(set(names)) < len(names):

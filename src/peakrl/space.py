@@ -27,8 +27,8 @@ class StateSpace:
 
     #: Name for messages and reports.
     name: str
-    #: Steps of an episode.
-    horizon: int
+    #: Steps of an episode; None: it does not end.
+    steps: int | None
     #: One for each constraint.
     constraint_names: tuple[str, ...]
     #: Lowest and highest reward of a step, declared or observed.
@@ -54,14 +54,34 @@ class StateSpace:
     # Sizes ---------------------------------------------------------------------------------------------------
 
     @property
+    def horizon(self) -> int:
+        """Steps of an episode; an error if it does not end (`steps` is None)."""
+        if self.steps is None:
+            raise ProblemError(
+                f"{self.name!r} has no end (its horizon is None), and this needs a number of steps: use "
+                "model.with_horizon(steps). safe_set, and solve with discount=, average= or reach=, do without"
+            )
+        return self.steps
+
+    @property
+    def lines(self) -> int:
+        """Number of steps that tables distinguish: 1 without an end, since every step has the same line."""
+        return 1 if self.steps is None else self.steps
+
+    @property
+    def span(self) -> str:
+        """How long an episode is, as text."""
+        return "no end" if self.steps is None else f"horizon {self.steps}"
+
+    @property
     def node_stride(self) -> int:
-        """Nodes of a step; 0 if every step has its own slots."""
-        return self.num_slots if self.stationary else 0
+        """Nodes of a step; 0 if every step has its own slots, or all share one line."""
+        return self.num_slots if self.stationary and self.steps is not None else 0
 
     @property
     def entry_stride(self) -> int:
-        """Entries of a step; 0 if every step has its own rows."""
-        return self.num_rows if self.stationary else 0
+        """Entries of a step; 0 if every step has its own rows, or all share one line."""
+        return self.num_rows if self.stationary and self.steps is not None else 0
 
     @property
     def num_constraints(self) -> int:
@@ -94,12 +114,12 @@ class StateSpace:
     @property
     def num_nodes(self) -> int:
         """Length of a table by (step, state), including the states after the last step."""
-        return self.horizon * self.node_stride + self.num_slots
+        return self.lines * self.node_stride + self.num_slots
 
     @property
     def num_entries(self) -> int:
         """Length of a table by (step, state, action)."""
-        return self.num_rows * (self.horizon if self.stationary else 1)
+        return self.num_rows * (self.lines if self.stationary else 1)
 
     @cached_property
     def max_states(self) -> int:
@@ -121,7 +141,7 @@ class StateSpace:
     @cached_property
     def step_slots(self) -> Longs:
         """[step, 2]: first slot of a step, and one past its last."""
-        return spans(self.horizon, self.stage_start)
+        return spans(self.lines, self.stage_start)
 
     @property
     def slot_of_row(self) -> Longs:
@@ -143,14 +163,14 @@ class StateSpace:
     def decision_slots(self, step: int) -> Longs:
         """Return the slots that can be reached at `step` and have actions."""
         self.check_step(step)
-        (first, last), base = self.step_slots[step].tolist(), step * self.node_stride
+        (first, last), base = self.step_slots[min(step, self.lines - 1)].tolist(), step * self.node_stride
         offers = np.diff(self.row_start[first : last + 1]) > 0
         slots: Longs = np.flatnonzero(self.reachable[base + first : base + last] & offers) + first
         return slots
 
     def decisions(self) -> Iterator[tuple[int, int, int]]:
         """Yield (step, slot, node) of all states that can be reached and have actions."""
-        for step in range(self.horizon):
+        for step in range(self.lines):
             for slot in self.decision_slots(step).tolist():
                 yield step, slot, step * self.node_stride + slot
 
@@ -183,8 +203,9 @@ class StateSpace:
 
     def check_step(self, step: Any) -> None:
         """Raise unless `step` is a step of the episode."""
-        if not isinstance(step, int | np.integer) or not 0 <= step < self.horizon:
-            raise PolicyError(f"step {step!r} is outside 0..{self.horizon - 1}, the steps of {self.name!r}")
+        if not isinstance(step, int | np.integer) or step < 0 or (self.steps is not None and step >= self.steps):
+            last = "" if self.steps is None else self.steps - 1
+            raise PolicyError(f"step {step!r} is outside 0..{last}, the steps of {self.name!r}")
 
     def slot_of(self, step: int, state: Hashable) -> int:
         """Return the slot of `state` at `step`, or raise."""
@@ -221,7 +242,7 @@ class StateSpace:
     def digest(self) -> str:
         """Digest of the states, the actions and their order."""
         digest = hashlib.blake2b(digest_size=16)
-        digest.update(repr((self.name, self.horizon, self.stationary, self.constraint_names)).encode())
+        digest.update(repr((self.name, self.steps, self.stationary, self.constraint_names)).encode())
         digest.update(repr((self.reward_range, self.constraint_bounds)).encode())
         for labels in (self.state_labels, self.action_labels):
             digest.update(repr(list(labels)).encode())
@@ -234,7 +255,7 @@ class StateSpace:
 
     def _sizes(self) -> str:
         constraints = f"{self.num_constraints} constraint{'' if self.num_constraints == 1 else 's'}"
-        return f"{self.num_states:,} states, {self.num_pairs:,} pairs, horizon {self.horizon}, {constraints}"
+        return f"{self.num_states:,} states, {self.num_pairs:,} pairs, {self.span}, {constraints}"
 
 
 def frozen(array: NDArray[Any], dtype: Any, *, own: bool = False) -> NDArray[Any]:
@@ -267,9 +288,9 @@ def expand(first: NDArray[Any], sizes: NDArray[Any]) -> Longs:
     return members
 
 
-def spans(horizon: int, starts: Longs) -> Longs:
+def spans(steps: int, starts: Longs) -> Longs:
     """[step, 2]: start and end of what each step uses, given `starts` [stage + 1]; every step uses a single stage."""
-    return frozen(np.resize(np.stack([starts[:-1], starts[1:]], axis=1), (horizon, 2)), np.int64)
+    return frozen(np.resize(np.stack([starts[:-1], starts[1:]], axis=1), (steps, 2)), np.int64)
 
 
 def check_sizes(name: str, **counts: int) -> None:

@@ -10,7 +10,7 @@ import json
 import math
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from peakrl.checks import ROUNDING, bound_above
+from peakrl.checks import ROUNDING, bound_above, check_horizon
 from peakrl.errors import ProblemError, StorageError
 from peakrl.labels import SPACE_FIELDS, UnstorableLabel, store_space
+from peakrl.memory import MOST_STEPS
 from peakrl.problem import NO_RANGE, Header
 from peakrl.records import Field, FileKind, Record
 from peakrl.space import StateSpace, check_sizes, expand, frozen, spans, starts_of
@@ -56,7 +57,7 @@ DYNAMICS_FIELDS = {
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TabularModel(StateSpace):
-    """A finite-horizon problem with peak constraints, compiled to flat read-only arrays.
+    """A problem with peak constraints, compiled to flat read-only arrays.
 
     Created by `compile_model` or `TabularModel.from_arrays`.
 
@@ -97,7 +98,7 @@ class TabularModel(StateSpace):
         transitions: ArrayLike | spmatrix | Sequence[spmatrix],
         rewards: ArrayLike,
         constraints: ArrayLike,
-        horizon: int,
+        horizon: int | None,
         *,
         initial: int | ArrayLike = 0,
         available: ArrayLike | None = None,
@@ -121,7 +122,7 @@ class TabularModel(StateSpace):
         constraints
             (I, S, A) or (H, I, S, A); a constraint is satisfied if its value is >= 0.
         horizon
-            Steps of an episode.
+            Steps of an episode; None: it does not end, and nothing may depend on the step.
         initial
             First state, or a distribution over states.
         available
@@ -162,17 +163,53 @@ class TabularModel(StateSpace):
 
     @cached_property
     def layout(self) -> Layout:
-        """Transition structure, as kernels take it."""
+        """Transition structure, as kernels that go from step to step take it; an error without an end."""
+        return self._layout(self.horizon)
+
+    @cached_property
+    def one_step(self) -> Layout:
+        """Transition structure of a stationary model as that of a single step, whatever its horizon."""
+        return self._layout(1)._replace(node_stride=0, entry_stride=0)
+
+    def same_dynamics(self, other: TabularModel) -> bool:
+        """Return whether two models have the same numbers; stationary ones may differ in the horizon."""
+        if self.stationary and other.stationary:
+            other = replace(other, steps=self.steps)
+        return self.digest == other.digest
+
+    def _layout(self, steps: int) -> Layout:
         return Layout(
-            self.horizon, self.node_stride, self.entry_stride, self.step_slots,
-            spans(self.horizon, self.distribution_start), self.row_start, self.row_distribution, self.outcome_start,
+            steps, self.node_stride, self.entry_stride, spans(steps, self.stage_start),
+            spans(steps, self.distribution_start), self.row_start, self.row_distribution, self.outcome_start,
             self.outcome_next, self.outcome_probability,
         )  # fmt: skip
+
+    def with_horizon(self, horizon: float | None) -> TabularModel:
+        """Return the same stationary model with another number of steps; None: without an end.
+
+        Examples
+        --------
+        >>> import peakrl
+        >>> model = peakrl.TabularModel.from_arrays([[[1.0]]], [[2.0]], [], horizon=None)
+        >>> peakrl.solve(model.with_horizon(5)).value
+        10.0
+        """
+        horizon = check_horizon(horizon, "horizon", MOST_STEPS)
+        if horizon == self.steps:
+            return self
+        if not self.stationary:
+            raise ProblemError(
+                f"{self.name!r} is stored step by step, since it depends on the step or its states do: its horizon of "
+                f"{self.steps} cannot change. Declare stationary = True and compile it with the other horizon"
+            )
+        changed = replace(self, steps=horizon, spec=None)
+        refuse_stuck_states(changed)
+        return changed
 
     @property
     def num_outcomes(self) -> int:
         """Number of outcomes of all steps."""
-        return len(self.outcome_next) * (self.horizon if self.stationary else 1)
+        return len(self.outcome_next) * (self.lines if self.stationary else 1)
 
     @cached_property
     def deterministic(self) -> bool:
@@ -182,7 +219,14 @@ class TabularModel(StateSpace):
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays (labels not counted)."""
-        own = (*self.layout, *self.payoffs, self.slot_state, self.row_action, self.first_slot, self.first_probability)
+        own = (
+            *self._layout(self.lines),
+            *self.payoffs,
+            self.slot_state,
+            self.row_action,
+            self.first_slot,
+            self.first_probability,
+        )
         return sum(array.nbytes for array in own if isinstance(array, np.ndarray))
 
     @cached_property
@@ -272,17 +316,21 @@ class TabularModel(StateSpace):
     @cached_property
     def reachable(self) -> NDArray[np.bool_]:
         """[node]: can some policy reach this state at this step?"""
-        from peakrl.reachability import reachable_nodes
+        from peakrl.reachability import reachable_nodes, reachable_slots
 
+        if self.steps is None:
+            return reachable_slots(self.one_step, self.first_slot)
         return reachable_nodes(self.layout, self.num_nodes, self.first_slot)
 
     @cached_property
     def safe(self) -> SafeSteps:
         """Which actions and states are safe at which step (`viability`)."""
-        from peakrl.viability import SafeSteps, safe_steps
+        from peakrl.viability import SafeSteps, first_safe_steps
 
-        lines = (frozen(first[None], np.int32, own=True) for first in safe_steps(self.layout, self.keeps))
-        return SafeSteps(self.horizon, self.stationary, *lines)
+        ends = self.num_slots if self.stationary else int(self.stage_start[-1])
+        found = first_safe_steps(self._layout(self.lines), self.keeps, self.steps, ends)
+        lines = (frozen(first[None], np.int32, own=True) for first in found)
+        return SafeSteps(self.lines, self.stationary and self.steps is not None, *lines)
 
     # Identity ------------------------------------------------------------------------------------------------
 
@@ -294,7 +342,7 @@ class TabularModel(StateSpace):
         same policy is optimal under other labels, and the repr of a label may differ between processes.
         """
         head = {
-            "horizon": self.horizon, "stationary": self.stationary, "constraint_names": self.constraint_names,
+            "horizon": self.steps, "stationary": self.stationary, "constraint_names": self.constraint_names,
             "reward_range": self.reward_range, "constraint_bounds": self.constraint_bounds,
             "payoffs_by_outcome": self.payoffs.stride > 0,
         }  # fmt: skip
@@ -354,7 +402,7 @@ def assemble(
     if layer_start is None:
         arrays["distribution_start"] = [0, len(distributions.outcome_start) - 1]
     else:
-        arrays["stage_start"] = layer_start[: header.horizon + 1]
+        arrays["stage_start"] = layer_start[: (header.horizon or 1) + 1]
     constraints = within_tolerance(payoffs.constraints, header.tolerances)
     paid: dict[str, Any] = payoffs._replace(constraints=constraints)._asdict()
     fields = SPACE_FIELDS | DYNAMICS_FIELDS
@@ -406,7 +454,7 @@ def warn_of_rounding(model: TabularModel) -> None:
     count = int(small.sum())
     if count:
         row = int(np.argmax(small))
-        slot = int(np.searchsorted(model.layout.row_start, row, side="right")) - 1
+        slot = int(np.searchsorted(model.row_start, row, side="right")) - 1
         index = int(np.argmin(margin[row]))
         pairs = f"{count:,} pair{'' if count == 1 else 's'} of {model.name!r}, such as state "
         pairs += f"{model.state_of_slot(slot)!r} with action {model.action_of_row(row)!r},"
@@ -449,6 +497,11 @@ def refuse_stuck_states(model: TabularModel) -> None:
         stuck = np.flatnonzero(without[first:last] & model.reachable[base + first : base + last])
         if stuck.size:
             state = model.state_of_slot(first + int(stuck[0]))
+            if model.steps is None:
+                raise ProblemError(
+                    f"available: state {state} can be reached and has no action, though nothing ends: offer one that "
+                    "stays there, or compile the problem with horizon=None"
+                )
             raise ProblemError(f"available: state {state} can be reached at step {step} and has no action")
 
 

@@ -24,7 +24,9 @@ In a stationary model safety depends on the number of steps that remain. For how
 the largest solution, in which kept is infinite on the greatest set that a policy need never leave. `steps_kept` finds
 the finite numbers in ascending order, from violations back over predecessors, and looks at each outcome once. Then
 safe_h(s,a) if kept(s,a) >= H - h: whatever is safe at a step is safe at every later one, and `SafeSteps` stores one
-number for each state and action, the first step from which on it is safe.
+number for each state and action, the first step from which on it is safe. Without an end (H is infinite) what is safe
+is kept for ever: the greatest fixed point, since each round of the worklist removes exactly what an iteration from the
+set of all states would. In a layered model, whose states belong to a step, safe is what never falls.
 
 A declared safe policy pi is trusted if it names an action: that action counts as safe without proof, and others do if
 they violate nothing and lead to states that are safe in this wider sense:
@@ -61,6 +63,7 @@ class SafeSteps:
     """
 
     horizon: int
+    #: Have `entries` and `nodes` a part for each step?
     stationary: bool
     #: [line, row]: one line, or one for each step.
     row_from: Ints
@@ -111,56 +114,34 @@ FOREVER = FAR
 NO_PROMISE, UNLISTED = -1, -2
 
 
-@kernel
-def safe_steps(layout: Layout, keeps: Bools) -> tuple[Ints, Ints]:
-    """Return [row] and [slot]: the first step from which on an action or state is safe, H if there is none.
+def first_safe_steps(layout: Layout, keeps: Bools, horizon: int | None, ends: int) -> tuple[Ints, Ints]:
+    """Return [row] and [slot]: the first step from which on an action or state is safe, `horizon` if there is none.
 
-    `keeps` [row] is True if no outcome violates. In a layered model, whose slots belong to a step, it is 0 or H.
+    Without an end (None) it is 0 or FOREVER. `keeps` [row] is True if no outcome violates. From the slot `ends` on, an
+    episode is over (of layered models, where 0 is as good as any step before the horizon).
     """
-    horizon, layered = layout.horizon, layout.node_stride == 0
-    row_from = np.full(keeps.shape[0], horizon, np.int32)
-    slot_from = np.full(layout.row_start.shape[0] - 1, horizon, np.int32)
-    if layered:
-        slot_from[layout.step_slots[horizon - 1, 1] :] = 0
-    leads_well = np.empty(layout.outcome_start.shape[0] - 1, np.bool_)
-    for step in range(horizon - 1, -1, -1):
-        noted, changed = 0 if layered else step, layered
-        for d in range(layout.step_distributions[step, 0], layout.step_distributions[step, 1]):
-            well = True
-            for o in range(layout.outcome_start[d], layout.outcome_start[d + 1]):
-                if slot_from[layout.outcome_next[o]] > step + 1:
-                    well = False
-                    break
-            leads_well[d] = well
-        for slot in range(layout.step_slots[step, 0], layout.step_slots[step, 1]):
-            some = False
-            for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
-                if keeps[row] and leads_well[layout.row_distribution[row]]:
-                    row_from[row] = noted
-                    some = True
-            if some:
-                slot_from[slot] = noted
-            elif slot_from[slot] == step + 1:
-                changed = True
-        if not changed:  # whatever is safe at this step is safe at all earlier ones
-            for row in range(row_from.shape[0]):
-                if row_from[row] == step:
-                    row_from[row] = 0
-            for slot in range(slot_from.shape[0]):
-                if slot_from[slot] == step:
-                    slot_from[slot] = 0
-            break
-    return row_from, slot_from
+    slot_kept, row_kept = steps_kept(layout, keeps, ends)
+    if horizon is not None:
+        for kept in (row_kept, slot_kept):
+            np.maximum(horizon - np.minimum(kept, horizon, out=kept), 0, out=kept)
+        if ends < len(slot_kept):
+            for kept in (row_kept, slot_kept):
+                kept[kept > 0] = horizon
+    else:
+        for kept in (row_kept, slot_kept):
+            kept[:] = np.where(kept == FOREVER, 0, FOREVER)
+    return row_kept, slot_kept
 
 
 @kernel
-def steps_kept(layout: Layout, keeps: Bools) -> tuple[Ints, Ints]:
+def steps_kept(layout: Layout, keeps: Bools, ends: int) -> tuple[Ints, Ints]:
     """Return [slot] and [row]: for how many steps every constraint can be satisfied with certainty, or FOREVER.
 
-    The model is stationary; its horizon is ignored. `keeps` [row] is True if no outcome violates.
+    The horizon is ignored. `keeps` [row] is True if no outcome violates; slots from `ends` on are safe without actions.
     """
     left = np.zeros(layout.row_start.shape[0] - 1, np.int32)
-    for slot in range(left.shape[0]):
+    left[ends:] = 1
+    for slot in range(ends):
         for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
             left[slot] += keeps[row]
     return falls(layout, keeps, left)
@@ -266,24 +247,32 @@ def kept_nodes(layout: Layout, keeps: Bools, rows: Ints) -> Bools:
 
 @kernel
 def dead_end_distances(layout: Layout, keeps: Bools, node_safe: Bools) -> Ints:
-    """Return [node]: number of moves to the nearest dead end; -1 if the state is safe."""
-    distance = np.full(node_safe.shape[0], -1, np.int32)
+    """Return [node]: number of moves to the nearest dead end; -1 if the state is safe.
+
+    A layout of a single step is swept until nothing changes: distances grow from 0 to their values.
+    """
+    distance = np.where(node_safe, np.int32(-1), np.int32(0))
     nearest = np.empty(layout.outcome_start.shape[0] - 1, np.int32)
-    for step in range(layout.horizon - 1, -1, -1):
-        there = (step + 1) * layout.node_stride
-        for d in range(layout.step_distributions[step, 0], layout.step_distributions[step, 1]):
-            nearest[d] = FAR
-            for o in range(layout.outcome_start[d], layout.outcome_start[d + 1]):
-                node = there + layout.outcome_next[o]
-                if not node_safe[node]:
-                    nearest[d] = min(nearest[d], distance[node])
-        for slot in range(layout.step_slots[step, 0], layout.step_slots[step, 1]):
-            node = step * layout.node_stride + slot
-            if node_safe[node]:
-                continue
-            shortest = FAR
-            for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
-                if keeps[row]:
-                    shortest = min(shortest, nearest[layout.row_distribution[row]])
-            distance[node] = 0 if shortest == FAR else shortest + 1
+    changed = True
+    while changed:
+        changed = False
+        for step in range(layout.horizon - 1, -1, -1):
+            there = (step + 1) * layout.node_stride
+            for d in range(layout.step_distributions[step, 0], layout.step_distributions[step, 1]):
+                nearest[d] = FAR
+                for o in range(layout.outcome_start[d], layout.outcome_start[d + 1]):
+                    node = there + layout.outcome_next[o]
+                    if not node_safe[node]:
+                        nearest[d] = min(nearest[d], distance[node])
+            for slot in range(layout.step_slots[step, 0], layout.step_slots[step, 1]):
+                node = step * layout.node_stride + slot
+                if node_safe[node]:
+                    continue
+                shortest = FAR
+                for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
+                    if keeps[row]:
+                        shortest = min(shortest, nearest[layout.row_distribution[row]])
+                shortest = 0 if shortest == FAR else shortest + 1
+                changed = changed or (layout.horizon == 1 and distance[node] != shortest)
+                distance[node] = shortest
     return distance

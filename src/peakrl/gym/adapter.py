@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 
-from peakrl.checks import check_bounds, check_count, check_range, check_tolerances, reward_limits, shown
+from peakrl.checks import check_bounds, check_count, check_horizon, check_range, check_tolerances, reward_limits, shown
 from peakrl.errors import PeakError, SettingsError, TargetError
 from peakrl.gym.constraints import ConstraintReader, Transition
 from peakrl.problem import State
@@ -96,7 +96,8 @@ class Rules:
     name: str
     actions: ActionSet
     observation_space: Any
-    horizon: int
+    #: Steps of an episode; None: no limit is declared.
+    steps: int | None
     reward_range: tuple[float, float]
     constraints: ConstraintReader
     constraint_names: tuple[str, ...]
@@ -112,6 +113,16 @@ class Rules:
     labelled: bool = True
     #: Action of idle lanes in an initial state; None: the first available action.
     idle: Callable[[Observed], int] | None = None
+
+    @property
+    def horizon(self) -> int:
+        """Steps of an episode; an error if there is no limit."""
+        if self.steps is None:
+            raise SettingsError(
+                f"{self.name} does not declare horizon, the steps of an episode, so that it has no end. Pass "
+                "peakrl.ConstrainedEnv(env, horizon=...)"
+            )
+        return self.steps
 
     def __post_init__(self) -> None:
         self._known: set[State] = set()
@@ -307,7 +318,7 @@ class ModelLane:
             name=model.name,
             actions=unused,
             observation_space=unused,
-            horizon=model.horizon,
+            steps=model.steps,
             reward_range=model.reward_range,
             constraints=ConstraintReader(None, model.constraint_bounds),
             constraint_names=model.constraint_names,
@@ -329,15 +340,15 @@ class ModelLane:
         (action,) = actions
         if action is None:
             return [None]
-        model, layout, sampler = self.model, self.model.layout, self.model.sampler
+        model, sampler = self.model, self.model.sampler
         row = next(row for row in model.rows_of_slot(self._slot) if model.row_action[row] == action)
-        distribution = int(layout.row_distribution[row])
-        start, end = layout.outcome_start[distribution : distribution + 2].tolist()
+        distribution = int(model.row_distribution[row])
+        start, end = model.outcome_start[distribution : distribution + 2].tolist()
         outcome = int(draw_alias(self.generator, sampler.accept, sampler.alias, start, end - start))
         record = int(model.payoffs.row_payoff[row]) + model.payoffs.stride * (outcome - start)
-        self._slot, self._step = int(layout.outcome_next[outcome]), self._step + 1
+        self._slot, self._step = int(model.outcome_next[outcome]), self._step + 1
         reward, constraints = float(model.payoffs.reward[record]), tuple(model.payoffs.constraints[record].tolist())
-        last = self._step == model.horizon
+        last = self._step == model.steps
         return [Step(reward, constraints, None if last else self._seen(), terminated=False, truncated=last)]
 
     def _seen(self) -> Observed:
@@ -366,7 +377,7 @@ def store_rules(rules: Rules) -> dict[str, Any]:
     return {
         "name": rules.name,
         "actions": rules.actions.described(),
-        "horizon": rules.horizon,
+        "horizon": rules.steps,
         "reward_range": list(rules.reward_range),
         "constraint_bounds": None if rules.constraints.bounds is None else list(rules.constraints.bounds),
         "constraint_tolerances": list(rules.constraints.tolerances or ()),
@@ -390,7 +401,7 @@ def load_rules(plain: Mapping[str, Any], longest: int) -> Rules:
         name=str(plain["name"]),
         actions=ActionSet.from_description(plain["actions"]),
         observation_space=None,
-        horizon=check_count(plain["horizon"], "horizon", 1, longest),
+        steps=check_horizon(plain["horizon"], "horizon", longest),
         reward_range=check_range(plain["reward_range"], "reward_range", error=SettingsError),
         constraints=ConstraintReader(None, bounds, tolerances or None, len(names) or None),
         constraint_names=names,

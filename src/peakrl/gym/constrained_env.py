@@ -22,7 +22,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import iterate
 
-from peakrl.checks import check_bounds, check_count, check_range, check_tolerances, shown
+from peakrl.checks import check_bounds, check_count, check_horizon, check_range, check_tolerances, shown
 from peakrl.errors import SettingsError
 from peakrl.gym.adapter import MOST_STATES, Lanes, Rules, SingleLane, five_values, kept
 from peakrl.gym.constraints import ConstraintFunction, ConstraintReader, Transition, cost_of
@@ -52,7 +52,7 @@ class ConstrainedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     constraint_names
         A name for each constraint.
     horizon
-        Steps of an episode. Default: the time limit of the environment.
+        Steps of an episode; `math.inf`: it has no end. Default: the time limit of the environment.
     reward_range
         The least and the largest reward of a step.
 
@@ -80,7 +80,7 @@ class ConstrainedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         constraint_bounds: Sequence[float] | None = None,
         constraint_tolerances: Sequence[float] | None = None,
         constraint_names: Sequence[str] | None = None,
-        horizon: int | None = None,
+        horizon: float | None = None,
         reward_range: tuple[float, float] | None = None,
     ) -> None:
         if not isinstance(env, gymnasium.Env):
@@ -189,7 +189,7 @@ def given(**declared: Any) -> dict[str, Any]:
 def metadata_of(env: Any, rules: Rules, declared: dict[str, Any]) -> dict[str, Any]:
     """Return the metadata of an environment with its declarations, for wrappers and vectorised environments."""
     own = {name: value for name, value in declared.items() if name != "constraint"}
-    own |= {"horizon": rules.horizon, "reward_range": rules.reward_range}
+    own |= {"horizon": math.inf if rules.steps is None else rules.steps, "reward_range": rules.reward_range}
     return {**env.metadata, "peakrl": {**env.metadata.get("peakrl", {}), **own}}
 
 
@@ -246,7 +246,7 @@ def rules_of(env: Any, declared: dict[str, Any], *, needs_range: bool = True, le
         name=name_of(env),
         actions=ActionSet(action_space) if learns else actions_of(action_space),
         observation_space=space,
-        horizon=check_count(horizon, "horizon", 1, 2**31 - 1),
+        steps=check_horizon(horizon, "horizon", 2**31 - 1),
         reward_range=rewards,
         constraints=ConstraintReader(function, bounds, tolerances, len(names) or None),
         constraint_names=names,

@@ -6,9 +6,10 @@ An episode is a random walk through the compiled model, sampled with the generat
     constraints   [constraint] >= 0 if satisfied         cost         max(0, -constraint): a float for one constraint,
                   (after `step` only)                                 an array for several (after `step` only)
 
-and `metadata["peakrl"]` declares horizon, reward range, constraint names and bounds for `learn(env)`. The horizon
-truncates an episode of a stationary problem and terminates one of a problem whose states belong to steps. An action
-that is not available ends the episode with the lowest reward and every constraint violated by its bound.
+and `metadata["peakrl"]` declares horizon, reward range, constraint names and bounds for `learn(env)`. The horizon,
+infinite if the problem has no end, truncates an episode of a stationary problem and terminates one of a problem whose
+states belong to steps. An action that is not available ends the episode with the lowest reward and every constraint
+violated by its bound.
 
 If a state of a non-stationary problem can be reached at several steps, observations contain the step:
 
@@ -21,6 +22,7 @@ Step H follows the last action.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,9 @@ from peakrl.specs.spec import ProblemSpec, located, naming, read_spec
 from peakrl.specs.user_code import Trust
 from peakrl.tabular import TabularModel
 
+#: Without an end only the last steps are kept, at least so many.
+MOST_SHOWN = 1000
+
 
 class ProblemEnvironment(gymnasium.Env[Any, Any]):
     """A compiled problem as an environment; observations and actions are indices of labels."""
@@ -66,8 +71,8 @@ class ProblemEnvironment(gymnasium.Env[Any, Any]):
         self.observation_space = space_with_step(shown, model.horizon) if self.with_step else shown
         self.action_space = spaces.Discrete(len(self.actions))
         self._slot = -1
-        self._step = 0
-        #: (state, action, reward, constraints) of each step so far.
+        self._step, self._last = 0, math.inf  # set by `reset`
+        #: (state, action, reward, constraints) of each step so far; of the last ones if there is no end.
         self.trace: list[tuple[Hashable, Hashable, float, tuple[float, ...]]] = []
 
     # What subclasses may override ---------------------------------------------------------------------------
@@ -107,11 +112,12 @@ class ProblemEnvironment(gymnasium.Env[Any, Any]):
         model = self.model
         self._slot = int(model.first_slot[self._draw(model.first_probability)])
         self._step, self.trace = 0, []
+        self._last = math.inf if model.steps is None else model.steps
         return self._observed(), self._info()
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Take an action, given by its index."""
-        if self._slot < 0 or self._step >= self.model.horizon:
+        if self._slot < 0 or self._step >= self._last:
             raise gymnasium.error.ResetNeeded("the episode is over: call reset() before the next step")
         if not self.action_space.contains(action):
             raise ProblemError(f"action {action!r} is not the index of an action, 0 to {len(self.actions) - 1}")
@@ -119,16 +125,18 @@ class ProblemEnvironment(gymnasium.Env[Any, Any]):
         rows = [row for row in model.rows_of_slot(self._slot) if model.row_action[row] == index]
         before = self.state
         reward, constraints = self._take(rows[0]) if rows else self._refuse()
+        if model.steps is None and len(self.trace) == 2 * MOST_SHOWN:
+            del self.trace[:MOST_SHOWN]
         self.trace.append((before, self.actions[index], reward, constraints))
         info = self._info()
         info["constraints"] = np.array(constraints)
         info["cost"] = cost_of(constraints)
-        over, limited = self._step >= model.horizon, bool(rows) and model.stationary and model.horizon > 1
+        over, limited = self._step >= self._last, bool(rows) and model.stationary and model.steps != 1
         return self._observed(), reward, over and not limited, over and limited, info
 
     def _take(self, row: int) -> tuple[float, tuple[float, ...]]:
         """Sample the outcome of a state-action pair."""
-        layout, payoffs = self.model.layout, self.model.payoffs
+        layout, payoffs = self.model, self.model.payoffs
         distribution = layout.row_distribution[row]
         start, end = layout.outcome_start[distribution : distribution + 2]
         index = self._draw(layout.outcome_probability[start:end])
@@ -139,7 +147,7 @@ class ProblemEnvironment(gymnasium.Env[Any, Any]):
 
     def _refuse(self) -> tuple[float, tuple[float, ...]]:
         """End the episode after an action that is not available."""
-        self._step = self.model.horizon
+        self._last = self._step = self.model.steps or self._step + 1
         return self.model.reward_range[0], tuple(-bound for bound in self.model.constraint_bounds)
 
     def _draw(self, probability: Any) -> int:
@@ -157,7 +165,7 @@ class ProblemEnvironment(gymnasium.Env[Any, Any]):
         """Return the present state and the last step as text, if `render_mode` is "ansi"."""
         if self.render_mode != "ansi":
             return None
-        lines = [f"step {self._step} of {self.model.horizon}: {self.text()}"]
+        lines = [f"step {self._step}{'' if self.model.steps is None else f' of {self.model.steps}'}: {self.text()}"]
         if self.trace:
             _, action, reward, constraints = self.trace[-1]
             margins = ", ".join(
@@ -171,7 +179,7 @@ class ProblemEnvironment(gymnasium.Env[Any, Any]):
 def declaration(model: TabularModel) -> dict[str, Any]:
     """Return the declarations of a model for `learn`."""
     return {
-        "horizon": model.horizon,
+        "horizon": math.inf if model.steps is None else model.steps,
         "reward_range": model.reward_range,
         "constraint_names": model.constraint_names,
         "constraint_bounds": model.constraint_bounds,

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from peakrl.checks import shown
+from peakrl.checks import check_horizon, shown
 from peakrl.errors import PeakError, ProblemError, SettingsError
 from peakrl.gym.constraints import FUNCTION, ConstraintFunction, Transition, numbers
+from peakrl.memory import MOST_STEPS
 from peakrl.problem import Outcome, Problem
 
 
@@ -24,7 +25,7 @@ class TableProblem(Problem):
         self,
         table: Mapping[int, Mapping[int, Sequence[Any]]],
         first: Sequence[tuple[float, int]],
-        horizon: int,
+        horizon: int | None,
         constraint: ConstraintFunction | None,
         constraint_names: Sequence[str] | None,
         stationary: bool,
@@ -80,7 +81,7 @@ class TableProblem(Problem):
 def from_gymnasium(
     env: Any,
     *,
-    horizon: int | None = None,
+    horizon: float | None = None,
     constraint: ConstraintFunction | None = None,
     constraint_names: Sequence[str] | None = None,
     initial: int | Mapping[int, float] | None = None,
@@ -135,7 +136,10 @@ def from_gymnasium(
     name = getattr(spec, "id", None) or type(inner).__name__
     horizon = getattr(spec, "max_episode_steps", None) if horizon is None else horizon
     if horizon is None:
-        raise SettingsError("the environment has no time limit: pass horizon=, the steps of an episode")
+        raise SettingsError(
+            "the environment has no time limit: pass horizon=, the steps of an episode, or math.inf if it has no end"
+        )
+    horizon = check_horizon(horizon, "horizon", MOST_STEPS, error=ProblemError)
     try:
         return TableProblem(table, first, horizon, constraint, constraint_names, stationary, name)
     except PeakError:

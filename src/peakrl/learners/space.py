@@ -299,7 +299,7 @@ class GrowingSpace:
         stages = [len(slots)] if self.shared else np.bincount(self.slot_step[slots], minlength=rules.horizon)
         return VisitedStates(
             name=rules.name,
-            horizon=rules.horizon,
+            steps=rules.horizon,
             stationary=self.shared,
             state_labels=list(numbers),
             slot_state=frozen(np.array(slot_state), np.int32, own=True),

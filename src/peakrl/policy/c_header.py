@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 #: The integers of C, smallest first.
 INTEGERS = (np.uint8, np.int8, np.uint16, np.int16, np.int32)
 NOTHING = -1
+#: Without an end every step below this has the same tables.
+LAST = 2**31 - 1
 LABELS_SHOWN, LINE = 200, 110
 
 
@@ -49,6 +51,8 @@ class Positions:
     by_step: list[Longs]
     #: Whether all steps share one order.
     shared: bool
+    #: The index of a step's tables in C: 0 if every step has the same.
+    line: str
 
     @property
     def parts(self) -> int:
@@ -103,7 +107,12 @@ def positions_of(model: StateSpace) -> Positions:
             continue
         slots = np.flatnonzero(np.diff(model.row_start)[first:last] > 0) + first
         by_step.append(slots[np.lexsort(keys[slots].T[::-1])])
-    return Positions(keys, by_step, model.stationary)
+    return Positions(keys, by_step, model.stationary, line_of(model))
+
+
+def line_of(model: StateSpace) -> str:
+    """Return the index of a step's tables in C."""
+    return "0" if model.steps is None else "step"
 
 
 def fallback_of(policy: Policy) -> tuple[int, str]:
@@ -129,7 +138,7 @@ def chosen_everywhere(policy: Policy, rank: NDArray[np.int8]) -> tuple[Positions
         nodes = step * model.node_stride + np.arange(first, last)
         here[model.slot_state[first:last]] = model.row_action[policy.rows[nodes]]
         choice.append(here[order])
-    return Positions(keys, [order] * model.horizon, shared=True), choice
+    return Positions(keys, [order] * model.lines, True, line_of(model)), choice
 
 
 def state_keys(model: StateSpace) -> Longs:
@@ -202,7 +211,7 @@ def opening(model: StateSpace, positions: Positions, name: str, note: str) -> st
         f"/* A policy for {comment(' '.join(model.name.split()))}, written by peakrl.\n\n"
         f"{comment(states)}\nActions by index:\n{comment(listed(model.action_labels))}\n*/\n"
         f"#ifndef {upper}_H\n#define {upper}_H\n\n#include <stdint.h>\n\n"
-        f"#define {upper}_STEPS {model.horizon}\n#define {upper}_ACTIONS {len(model.action_labels)}\n"
+        f"#define {upper}_STEPS {model.steps or LAST}\n#define {upper}_ACTIONS {len(model.action_labels)}\n"
     )
 
 
@@ -257,7 +266,8 @@ def decision(choice: list[Longs], positions: Positions, name: str, unmet: int) -
         f"static inline int32_t {name}_action(int32_t step, {arguments(positions)})\n{{\n"
         f"    int32_t position = {name}_position(step, {arguments(positions, '')});\n"
         f"    if (step < 0 || step >= {name.upper()}_STEPS) return -1;\n"
-        f"    return position < 0 ? {unmet} : {name}_choice_table[{name}_choice_start[step] + position];\n}}\n",
+        f"    return position < 0 ? {unmet} : {name}_choice_table[{name}_choice_start[{positions.line}] + position];"
+        "\n}\n",
     ]
 
 
@@ -276,6 +286,6 @@ def mask_functions(safe: SafeSet, positions: Positions, name: str) -> list[str]:
         f"static inline int {name}_safe(int32_t step, {arguments(positions)}, int32_t action)\n{{\n"
         f"    int32_t position = {name}_position(step, {arguments(positions, '')}), mask;\n"
         f"    if (position < 0 || action < 0 || action >= {name.upper()}_ACTIONS) return 0;\n"
-        f"    mask = {name}_mask_table[{name}_mask_start[step] + position];\n"
+        f"    mask = {name}_mask_table[{name}_mask_start[{positions.line}] + position];\n"
         f"    return {name}_mask_bits[mask * {width} + action / 8] >> action % 8 & 1;\n}}\n",
     ]

@@ -188,11 +188,11 @@ class Exported(ABC):
         """The content of a file: plain values including "form", and arrays."""
 
     def _head(self) -> dict[str, Any]:
-        return {"problem": self.model.name, "horizon": self.model.horizon}
+        return {"problem": self.model.name, "horizon": self.model.steps}
 
     def __repr__(self) -> str:
         model = self.model
-        return f"<{type(self).__name__} of {model.name!r}: {model.num_states:,} states, horizon {model.horizon}>"
+        return f"<{type(self).__name__} of {model.name!r}: {model.num_states:,} states, {model.span}>"
 
     def table(self, step: int) -> dict[Hashable, Any]:
         """Return {state: action} at `step` for every state that can occur there, sorted if possible.
@@ -242,16 +242,20 @@ def in_order(labels: list[Hashable]) -> list[Hashable]:
 def as_html(policy: Exported) -> str:
     """Return a table of states by steps, shortened if it is large."""
     model = policy.model
-    steps = range(min(model.horizon, MOST_STEPS))
+    steps = range(min(model.lines, MOST_STEPS))
     here = [{model.state_of_slot(slot) for slot in model.decision_slots(step)} for step in steps]
     states = in_order(list(dict.fromkeys(state for occurring in here for state in occurring)))
-    lines = ["<tr><th>state</th>" + "".join(f"<th>step {step}</th>" for step in steps) + "</tr>"]
+    lines = [
+        "<tr><th>state</th>"
+        + "".join(f"<th>{'every step' if model.steps is None else f'step {step}'}</th>" for step in steps)
+        + "</tr>"
+    ]
     for state in states[:MOST_STATES]:
         cells = (cell(policy._choice(step, state)) if state in here[step] else "" for step in steps)
         row = "".join(f"<td>{html.escape(text)}</td>" for text in cells)
         lines.append(f"<tr><th>{html.escape(repr(state))}</th>{row}</tr>")
     left = [f"{len(states) - MOST_STATES:,} more states"] if len(states) > MOST_STATES else []
-    left += [f"{model.horizon - MOST_STEPS:,} more steps"] if model.horizon > MOST_STEPS else []
+    left += [f"{model.lines - MOST_STEPS:,} more steps"] if model.lines > MOST_STEPS else []
     note = f"<p>and {' and '.join(left)}</p>" if left else ""
     return f"<p>{html.escape(repr(policy))}</p><table>{''.join(lines)}</table>{note}"
 

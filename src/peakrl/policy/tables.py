@@ -62,7 +62,7 @@ def width_of(space: StateSpace) -> int:
 
 def table_form(space: StateSpace) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Return the shape and type of a table of choices."""
-    shape = (space.horizon, space.num_slots) if space.stationary else (space.num_slots,)
+    shape = (space.lines, space.num_slots) if space.stationary else (space.num_slots,)
     return shape, TYPES[width_of(space)]
 
 
@@ -109,7 +109,7 @@ class Choices:
     def row(self, step: int, slot: int) -> int:
         """Return the chosen row of a stored state; -1 if it has none."""
         start = self.space.row_start
-        number = int(self.table[step, slot] if self.space.stationary else self.table[slot])
+        number = int(self.table[min(step, len(self.table) - 1), slot] if self.space.stationary else self.table[slot])
         return int(start[slot]) + number if start[slot + 1] > start[slot] else -1
 
     def rows(self, begin: int, end: int) -> Ints:
@@ -127,7 +127,7 @@ class Choices:
     def all_rows(self) -> Ints:
         """[node]: the chosen rows, -1 after the last step."""
         rows = np.full(self.space.num_nodes, -1, np.int32)
-        known = self.rows(0, self.space.horizon)
+        known = self.rows(0, self.space.lines)
         rows[: len(known)] = known
         rows.flags.writeable = False
         return rows

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from functools import cached_property, singledispatch
 from pathlib import Path
+from types import EllipsisType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,8 +66,9 @@ class SafeSet:
 
     def __repr__(self) -> str:
         safe, states = sum(each.safe_states for each in self.counts), sum(each.states for each in self.counts)
+        what = "states, for ever" if self.model.steps is None else "(step, state) pairs"
         start = "the start is in it" if self.feasible else "the start is not in it"
-        return f"<SafeSet of {self.model.name!r}: {safe:,} of {states:,} (step, state) pairs, {start}>"
+        return f"<SafeSet of {self.model.name!r}: {safe:,} of {states:,} {what}, {start}>"
 
     @property
     def feasible(self) -> bool:
@@ -117,7 +119,9 @@ class SafeSet:
 
     @cached_property
     def _distance(self) -> Ints:
-        return dead_end_distances(self.model.layout, self.model.keeps, self.nodes)
+        model = self.model
+        layout = model.one_step if model.steps is None else model.layout
+        return dead_end_distances(layout, self.model.keeps, self.nodes)
 
     # Masks by index ------------------------------------------------------------------------------------------
 
@@ -139,7 +143,7 @@ class SafeSet:
         """[node, action]: every mask, a byte for each step, state and action."""
         model = self.model
         masks = np.zeros((model.num_nodes, len(model.action_labels)), np.bool_)
-        for step in range(model.horizon if model.stationary else 1):
+        for step in range(model.lines if model.stationary else 1):
             masks[step * model.node_stride + model.slot_of_row, model.row_action] = self.steps.rows(step)
         return masks
 
@@ -148,10 +152,10 @@ class SafeSet:
     @cached_property
     def counts(self) -> tuple[StepCount, ...]:
         """How much is safe at each step, among the states that can occur there."""
-        return tuple(self._count(step) for step in range(self.model.horizon))
+        return tuple(self._count(step) for step in range(self.model.lines))
 
     def _count(self, step: int) -> StepCount:
-        layout = self.model.layout
+        layout = self.model
         first, last = layout.step_slots[step].tolist()
         here = slice(step * layout.node_stride + first, step * layout.node_stride + last)
         offered = np.diff(layout.row_start[first : last + 1])
@@ -181,7 +185,7 @@ class SafeSet:
 
     def to_json(self, path: str | Path | None = None) -> str:
         """Return every action of every state as JSON, safe or not; with `path` write it there too."""
-        head = {"problem": self.model.name, "horizon": self.model.horizon}
+        head = {"problem": self.model.name, "horizon": self.model.steps}
         return written(as_json(head, self.COLUMNS, self._table()), path)
 
     def save(self, path: str | Path, *, with_model: bool = False) -> None:
@@ -189,14 +193,16 @@ class SafeSet:
 
         `with_model` puts the model beside it, so that the file can be read without the problem.
         """
-        record = Record({"problem": self.model.name, "digest": self.model.digest}, {"row_from": self.steps.row_from})
+        model = self.model
+        plain = {"problem": model.name, "digest": model.digest, "horizon": model.steps}
+        record = Record(plain, {"row_from": self.steps.row_from})
         if with_model:
             record.add("model", store_model(self.model))
         SAFE_SET.write(path, record)
 
 
 @singledispatch
-def safe_set(target: Target) -> SafeSet:
+def safe_set(target: Target, *, horizon: float | EllipsisType | None = ...) -> SafeSet:
     """Return the safe set of a model or problem: the actions after which a policy exists that never violates.
 
     It depends only on the possible outcomes and the constraints of the model; probabilities may be wrong.
@@ -205,6 +211,9 @@ def safe_set(target: Target) -> SafeSet:
     ----------
     target
         A model or problem.
+    horizon
+        For how many steps the constraints must be satisfied, by default those of the target. None or `math.inf`: for
+        ever, with one mask for all steps. Only models in which nothing depends on the step have another horizon.
 
     Returns
     -------
@@ -217,7 +226,8 @@ def safe_set(target: Target) -> SafeSet:
     >>> safe.feasible
     True
     """
-    return SafeSet(as_model(target))
+    model = as_model(target)
+    return SafeSet(model if horizon is ... else model.with_horizon(horizon))
 
 
 def load_safe_set(path: str | Path, model: Target | None = None) -> SafeSet:
@@ -234,6 +244,8 @@ def load_safe_set(path: str | Path, model: Target | None = None) -> SafeSet:
                     "with_model=True"
                 )
             known = restored_model(path, record.part("model"))
+        if known.stationary:
+            known = known.with_horizon(record.plain["horizon"])
         if record.plain["digest"] != known.digest:
             problem = record.plain["problem"]
             raise StorageError(

@@ -23,6 +23,7 @@ registers its guard with `guard_of`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import singledispatch
@@ -150,7 +151,7 @@ class ModelGuard(Guard):
 
     def __init__(self, safe: SafeSet, space: Any, options: Options) -> None:
         self.safe, self.model = safe, safe.model
-        self.horizon, self.name = self.model.horizon, self.model.name
+        self.horizon, self.name = math.inf if self.model.steps is None else self.model.steps, self.model.name
         super().__init__(space, self.model.action_labels, options)
         self._given = options.state_of
         self.state_of = with_step(label_of if options.state_of is None else options.state_of)
@@ -160,7 +161,7 @@ class ModelGuard(Guard):
         model = own_model(environment)
         if model is None or self._given is not None:
             return None
-        if self.model is not model and self.model.digest != model.digest:
+        if self.model is not model and not self.model.same_dynamics(model):
             raise SettingsError(
                 f"the safe set belongs to {self.model!r}, the environment to {model!r}. If the former covers all "
                 "that can happen in the latter and has the same names of states, pass state_of="

@@ -148,7 +148,7 @@ class Logs:
             name=name,
             actions=ActionSet.of_labels([]),
             observation_space=None,
-            horizon=check_count(horizon, "horizon"),
+            steps=check_count(horizon, "horizon"),
             reward_range=(float(reward_range[0]), float(reward_range[1])),
             constraints=ConstraintReader(None, bounds),
             constraint_names=constraints,
