@@ -52,6 +52,8 @@ __all__ = [
     "learners",
     "load",
     "problems",
+    "read_prism",
+    "read_umb",
     "resume",
     "rollout",
     "safe_set",
@@ -67,6 +69,7 @@ __all__ = [
     "with_budget",
     "with_monitor",
     "write_report",
+    "write_umb",
 ]
 
 #: Modules that are public names themselves: `peakrl.learners.SafeQ`.
@@ -84,6 +87,8 @@ _HOMES = {
         "continuous": ("ContinuousProblem",),
         "errors": ("PeakError",),
         "evaluation": ("evaluate", "rollout", "simulate"),
+        "formats.prism": ("read_prism",),
+        "formats.umb": ("read_umb", "write_umb"),
         "gym.constrained_env": ("ConstrainedEnv",),
         "gym.export": ("to_gymnasium",),
         "gym.transition_table": ("from_gymnasium",),
@@ -121,6 +126,8 @@ if TYPE_CHECKING:
     from peakrl.continuous import ContinuousProblem
     from peakrl.errors import PeakError
     from peakrl.evaluation import evaluate, rollout, simulate
+    from peakrl.formats.prism import read_prism
+    from peakrl.formats.umb import read_umb, write_umb
     from peakrl.gym.constrained_env import ConstrainedEnv
     from peakrl.gym.export import to_gymnasium
     from peakrl.gym.transition_table import from_gymnasium

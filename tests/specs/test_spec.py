@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import gymnasium
 import numpy as np
@@ -100,6 +101,7 @@ class Mine(Problem):
 def make(pay, seed=0):
     return Mine(pay, seed)
 """
+UMB = Path(__file__).parents[1] / "formats" / "mdp.umb"
 TABLE = "state,action,next_state,probability,reward,luck\ns,a,s,0.5,1,1\ns,a,t,0.5,2,0\nt,a,s,1,0,3\n"
 TOLD = {
     "csv": {"kind": "tables", "file": "t.csv", "horizon": 3, "initial": {"s": 0.5, "t": 0.5}},
@@ -108,6 +110,7 @@ TOLD = {
     "python, arguments": {"kind": "python", "function": "mine:make", "arguments": {"pay": 5}},
     "markov": {"kind": "energy_harvesting", "horizon": 3, "arrivals": {"matrix": MATRIX, "first": FIRST}},
     "jobs": {"kind": "machine_scheduling", "jobs": "jobs.csv"},
+    "umb": {"kind": "umb", "file": "t.umb", "never": "g", "horizon": 3},
     "example": {"kind": "scheduling_example", "number": 3, "objective": "total_tardiness"},
 }
 
@@ -116,6 +119,7 @@ TOLD = {
 def folder(tmp_path, monkeypatch):
     (tmp_path / "mine.py").write_text(OWN)
     (tmp_path / "t.csv").write_text(TABLE)
+    (tmp_path / "t.umb").write_bytes(UMB.read_bytes())
     (tmp_path / "jobs.csv").write_text("processing,due,deadline\n3,4,9\n2-4,5,8\n")
     np.savez(
         tmp_path / "t.npz", transitions=np.ones((1, 1, 1)), rewards=np.ones((1, 1)), constraints=np.ones((1, 1, 1))
@@ -201,6 +205,7 @@ GOOD = {
     "solar_transmitter": {"station": "sun.csv", "max_arrival": 2, "hours": [11, 14]},
     "tables": {"file": "t.csv", "horizon": 2},
     "python": {"function": "mine.py:make", "pay": 1},
+    "umb": {"file": "t.umb", "horizon": 2},
 }
 
 
@@ -225,6 +230,7 @@ def test_a_bad_value_of_any_parameter_is_refused_with_the_parameters_name(kind, 
     folder.mkdir(exist_ok=True)
     (folder / "t.csv").write_text(TABLE)
     (folder / "mine.py").write_text(OWN)
+    (folder / "t.umb").write_bytes(UMB.read_bytes())
     (folder / "sun.csv").write_text(station_text([[0] * 11 + [100, 200, 100] + [0] * 10]))
     names = [*kinds()[kind].parameters] if kind != "python" else ["function", "arguments"]
     name, value = data.draw(st.sampled_from(names)), data.draw(VALUES)

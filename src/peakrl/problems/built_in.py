@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from peakrl.formats import umb as _umb  # noqa: F401  # for problem files only
 from peakrl.problems import charging as charging
 from peakrl.problems import flow_shops as flow_shops
 from peakrl.problems import harvesting as harvesting

@@ -52,6 +52,8 @@ class Kind:
     source: Callable[[dict[str, Any], Path], Path | None] | None = None
     #: Parameters that may name a file.
     files: tuple[str, ...] = ()
+    #: Suffix of files that are such a problem themselves, as the first of `files`.
+    suffix: str | None = None
     #: Does creating it run code that its parameters name?
     runs_code: bool = False
 

@@ -177,6 +177,9 @@ def read_spec(path: str | Path, *, trust: Trust = False) -> ProblemSpec:
 def described(path: str | Path) -> Any:
     """Return the unchecked content of a problem file."""
     named = command_names().get(str(path))
+    for kind in kinds().values():
+        if kind.suffix is not None and Path(path).suffix == kind.suffix:
+            return {"problem": {"kind": kind.name, kind.files[0]: Path(path).name}}
     values = parsed(Path(path), "problem file") if named is None else {"problem": dict(named)}
     if isinstance(values, dict) and isinstance(values.get("problem"), dict):
         values["problem"] |= {name: values.pop(name) for name in additions() if name in values}
