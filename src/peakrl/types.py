@@ -23,6 +23,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
 Bytes = NDArray[np.int8]
+Bools = NDArray[np.bool_]
 
 
 class Layout(NamedTuple):

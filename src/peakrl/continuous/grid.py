@@ -20,8 +20,7 @@ from peakrl.checks import check_count
 from peakrl.continuous.problem import ContinuousProblem, Path
 from peakrl.errors import SettingsError
 from peakrl.jit import inlined, kernel
-from peakrl.types import Floats, Longs
-from peakrl.viability import Bools
+from peakrl.types import Bools, Floats, Longs
 
 #: In place of the first cell: the interval may leave the box through a side with the rule `violation`.
 LEAVES = -1

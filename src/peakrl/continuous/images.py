@@ -24,8 +24,7 @@ from peakrl.errors import ProblemError
 from peakrl.jit import inlined, kernel
 from peakrl.progress import Progress
 from peakrl.storage import SHARE, available_memory
-from peakrl.types import Longs
-from peakrl.viability import Bools
+from peakrl.types import Bools, Longs
 
 #: Cells that are evaluated at once.
 SLAB = 1 << 17

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from peakrl.errors import ProblemError
-from peakrl.viability import Bools
+from peakrl.types import Bools
 
 T = TypeVar("T")
 EPS, TINY = 2.0**-52, 5e-324

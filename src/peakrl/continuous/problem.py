@@ -21,8 +21,7 @@ import numpy as np
 from peakrl.checks import check_choice, check_count, check_number, check_probabilities, check_range
 from peakrl.continuous.intervals import Interval, down, interval, paths, truth, up
 from peakrl.errors import ProblemError
-from peakrl.types import Floats, Longs
-from peakrl.viability import Bools
+from peakrl.types import Bools, Floats, Longs
 
 RULES = ("violation", "exit", "clip", "wrap")
 #: More sequences of actions than this are refused.
@@ -210,6 +209,10 @@ class ContinuousProblem:
         if not isinstance(found, list | tuple):
             raise ProblemError(f"constraints of {self.name!r} returned {found!r}; it must return a list of arrays")
         return found
+
+    def named(self, point: Floats) -> str:
+        """Return a state as text."""
+        return ", ".join(f"{name} {value:.6g}" for name, value in zip(self.names, point, strict=True))
 
     # Simulation ----------------------------------------------------------------------------------------------
 

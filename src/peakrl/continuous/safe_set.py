@@ -26,21 +26,24 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.checks import check_count, check_number, shown
+from peakrl.continuous import files
 from peakrl.continuous.grid import LEAVES, Grid, allowed
 from peakrl.continuous.images import Images, Tables, advance, counted, index_of, inside, positions, strides, summed
 from peakrl.continuous.problem import ContinuousProblem
 from peakrl.errors import PolicyError
 from peakrl.jit import kernel
+from peakrl.policy.export import as_csv, written
 from peakrl.progress import Progress
 from peakrl.safety.safe_set import safe_set
-from peakrl.types import Floats, Ints, Longs
-from peakrl.viability import FOREVER, Bools
+from peakrl.types import Bools, Ints, Longs
+from peakrl.viability import FOREVER
 
 #: Cells that are skipped together if none of their successors changed.
 TILE = 64
@@ -246,7 +249,7 @@ class GridSafeSet:
             return None
         cell = int(self.grid.locate(point[None])[0, 0])
         if cell < 0:
-            return f"{self._named(point)} is outside of the box"
+            return f"{self.problem.named(point)} is outside of the box"
         needed = FOREVER if self.horizon is None else self.horizon - step
         low, high = self.grid.bounds(cell)
         where = f"{action!r} in the cell " + " x ".join(f"[{a:g}, {b:g}]" for a, b in zip(low, high, strict=True))
@@ -264,7 +267,7 @@ class GridSafeSet:
                 reached = int(
                     np.ravel_multi_index([int(i + f) for i, f in zip(index, first, strict=True)], self.grid.cells)
                 )
-                centre = self._named(np.mean(self.grid.bounds(reached), axis=0))
+                centre = self.problem.named(np.mean(self.grid.bounds(reached), axis=0))
                 return f"{where}: it may lead near {centre}, where safety is known for {after.min():,} more steps only"
         raise AssertionError("a choice without a reason")
 
@@ -277,8 +280,19 @@ class GridSafeSet:
                 out = np.array([grid.covering(path, j).reshape(2) for j in range(problem.dimensions)], np.int64)
                 yield [bool(np.all(each)) for each in path.holds], out[:, 0], out[:, 1]
 
-    def _named(self, point: Floats) -> str:
-        return ", ".join(f"{name} {value:.6g}" for name, value in zip(self.problem.names, point, strict=True))
+    # Export and files -----------------------------------------------------------------------------------------
+
+    def to_csv(self, path: str | Path | None = None) -> str:
+        """Return the safe cells as CSV: their bounds, and for how many steps each choice is safe (for ever: 1)."""
+        return written(as_csv(files.columns(self), files.rows(self)), path)
+
+    def to_c(self, path: str | Path, *, name: str | None = None) -> str:
+        """Write and return a C99 header: `int NAME_safe(int32_t step, const double *x, int32_t choice)`."""
+        return files.header(self, path, name)
+
+    def save(self, path: str | Path) -> None:
+        """Write the safe set, without the functions of its problem, to one file for `peakrl.load(path, problem)`."""
+        files.save_set(self, path)
 
     # An empty set ----------------------------------------------------------------------------------------------
 
@@ -297,7 +311,7 @@ class GridSafeSet:
         most = int(self.layer[cell])
         found = (
             f"no cell is safe: {int((self.layer == most).sum()):,} cells last longest, {most:,} steps, for example "
-            f"near {self._named((low + high) / 2)}"
+            f"near {self.problem.named((low + high) / 2)}"
         )
         slow = [
             f"{name!r} (by {by:.3g} of {width:.3g})"
@@ -362,3 +376,8 @@ def fixed_point(images: Images, horizon: int | None, measured: float) -> GridSaf
             final = horizon if step >= last else step + 1
             raise_kept(*arrays, summed(layer >= step, grid.cells), layer, step, final, kept)
     return GridSafeSet(images.problem, grid, horizon, layer, kept, measured)
+
+
+def load_grid_safe_set(path: str | Path, problem: ContinuousProblem) -> GridSafeSet:
+    """Load the safe set that was saved at `path`; one safe choice of each cell, drawn at random, is proved again."""
+    return GridSafeSet(problem, *files.read_set(path, problem))

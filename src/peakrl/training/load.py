@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from peakrl.certificates.certificate import CERTIFICATE, Certificate
+from peakrl.continuous.files import GRID_SAFE_SET
+from peakrl.continuous.safe_set import load_grid_safe_set
 from peakrl.errors import SettingsError, StorageError
 from peakrl.gym.adapter import is_environment
 from peakrl.learners.assumptions import Assumptions
@@ -28,14 +30,14 @@ def load(path: str | Path, target: Any = None, *, assumptions: Assumptions | Non
         A file that `save` of one of these objects wrote, or a checkpoint of a run.
     target
         The problem, model or environment that the file belongs to, if the file does not contain it: policies of
-        problems, safe sets saved without their model, and models with labels that a file cannot hold. A run on an
-        environment can be read without it.
+        problems, safe sets of continuous problems or saved without their model, and models with labels that a file
+        cannot hold. A run on an environment can be read without it.
     assumptions
         For runs only: the `assumptions` that `learn` was called with, if they hold functions.
 
     Returns
     -------
-    TabularModel, Policy, StochasticPolicy, AveragedPolicy, LearningRun, SafeSet or Certificate
+    TabularModel, Policy, StochasticPolicy, AveragedPolicy, LearningRun, SafeSet, GridSafeSet or Certificate
         A certificate is returned as the file states it; `peakrl.verify` checks it.
 
     Examples
@@ -60,6 +62,8 @@ def load(path: str | Path, target: Any = None, *, assumptions: Assumptions | Non
         return load_policy(path, model)
     if kind == SAFE_SET.name:
         return load_safe_set(path, model)
+    if kind == GRID_SAFE_SET.name:
+        return load_grid_safe_set(path, target)
     if kind == CERTIFICATE.name:
         return Certificate.load(path)
     read_record(path, str(kind))  # says what is wrong with a file that is not readable or not ours
