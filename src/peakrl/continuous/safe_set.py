@@ -16,7 +16,7 @@ References
 ----------
 Reissig, Weber, Rungger. Feedback refinement relations for the synthesis of symbolic controllers. IEEE Transactions on
 Automatic Control, 2017.
-Aubin, Bayen, Saint-Pierre. Viability Theory. Springer, 2011.
+Aubin, Bayen, Saint-Pierre. Viability Theory: New Directions. Springer, 2011.
 """
 
 from __future__ import annotations
@@ -328,7 +328,7 @@ class GridSafeSet:
 
 @safe_set.register  # type: ignore[arg-type]  # other types of problems have other safe sets
 def grid_safe_set(  # type: ignore[misc]
-    problem: ContinuousProblem, *, cells: int | Sequence[int] = 100, horizon: float = math.inf, measured: float = 0.0
+    problem: ContinuousProblem, *, cells: int | Sequence[int] = 100, horizon: float | None = None, measured: float = 0.0
 ) -> GridSafeSet:
     """Return the safe set of a continuous problem on a grid.
 
@@ -341,12 +341,12 @@ def grid_safe_set(  # type: ignore[misc]
     cells
         Number of cells, one for all coordinates or one for each.
     horizon
-        Number of steps, or of blocks of actions; default: for ever.
+        Number of steps, or of blocks of actions; None or `math.inf`: for ever.
     measured
         The states that are looked up differ from the true ones by at most this, in each coordinate: 1e-7 of the largest
         value for observations in float32.
     """
-    steps = None if horizon == math.inf else check_count(horizon, "horizon", 1, MOST_STEPS)
+    steps = None if horizon in (None, math.inf) else check_count(horizon, "horizon", 1, MOST_STEPS)
     grid = Grid(problem, cells, check_number(measured, "measured", least=0.0))
     return fixed_point(Images(problem, grid), steps, float(measured))
 
