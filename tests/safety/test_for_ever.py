@@ -87,7 +87,6 @@ def test_environments_without_an_end_are_shielded_for_ever(model):
 
     env = run(peakrl.safe_set(model), 3000)
     assert env.replaced > 300
-    assert len(env.unwrapped.trace) <= 2000
     with pytest.raises((TargetError, AssertionError)):
         run(peakrl.safe_set(model, horizon=50), 100)
 

@@ -116,7 +116,7 @@ def test_an_unsafe_power_becomes_the_nearest_safe_one_and_is_counted():
         allowed = np.flatnonzero(env.action_masks())
         _, _, _, _, info = env.step(env.action_space.n - 1)
         replaced += 1
-        assert env.unwrapped.trace[-1][1] == env.unwrapped.actions[allowed.max()]
+        assert env.unwrapped.last[1] == env.unwrapped.actions[allowed.max()]
         assert info["shield_replaced"] is True
         assert info["shield_action"] == allowed.max()
         assert info["shield_replacements"] == replaced
@@ -187,7 +187,7 @@ def test_a_fallback_policy_decides_instead_and_must_be_safe_itself():
     for step in range(HARVEST.horizon):
         state = env.unwrapped.state
         env.step(env.action_space.n - 1)
-        assert env.unwrapped.trace[-1][1] == best.policy.action(step, state)
+        assert env.unwrapped.last[1] == best.policy.action(step, state)
     reckless = shield(to_gymnasium(HARVEST), best.safe_set, fallback=lambda step, state: sum(state))
     reckless.reset(seed=0)
     while sum(reckless.unwrapped.state) <= TRANSMITTER.peak_power:

@@ -15,7 +15,6 @@ If a state of a non-stationary problem can be reached at several steps, observat
 
     Discrete(n)              ->  MultiDiscrete([H + 1, n])           [step, number]
     MultiDiscrete([a, b])    ->  MultiDiscrete([H + 1, a, b])        [step, ...]
-    Dict({...})              ->  Dict({"step": Discrete(H + 1), ...})
 
 Step H follows the last action.
 """
@@ -23,7 +22,7 @@ Step H follows the last action.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +36,8 @@ from peakrl.continuous import ContinuousProblem
 from peakrl.errors import ProblemError
 from peakrl.gym.constraints import cost_of
 from peakrl.gym.continuous import ContinuousEnvironment
+from peakrl.labels import integer_table
 from peakrl.problem import Problem
-from peakrl.problems.harvesting import EnergyHarvesting
-from peakrl.problems.scheduling import MachineScheduling
 from peakrl.safety.safe_set import SafeSet
 from peakrl.safety.shield import shield
 from peakrl.specs.registry import kind_named
@@ -47,16 +45,18 @@ from peakrl.specs.spec import ProblemSpec, located, naming, read_spec
 from peakrl.specs.user_code import Trust
 from peakrl.tabular import TabularModel
 
-#: Without an end only the last steps are kept, at least so many.
-MOST_SHOWN = 1000
-
 
 class ProblemEnvironment(gymnasium.Env[Any, Any]):
-    """A compiled problem as an environment; observations and actions are indices of labels."""
+    """A compiled problem as an environment; observations and actions are indices of labels.
+
+    With `by_parts`, states that are tuples of whole numbers are observed as these numbers.
+    """
 
     metadata = {"render_modes": ["ansi"], "render_fps": 4}  # noqa: RUF012  # Gymnasium's own form
 
-    def __init__(self, problem: Any, render_mode: str | None = None, with_step: bool | None = None) -> None:
+    def __init__(
+        self, problem: Any, render_mode: str | None = None, with_step: bool | None = None, *, by_parts: bool = False
+    ) -> None:
         if render_mode not in (None, "ansi"):
             raise ProblemError(f"render_mode is {render_mode!r}; it must be None or 'ansi'")
         #: A problem, or its model.
@@ -67,37 +67,32 @@ class ProblemEnvironment(gymnasium.Env[Any, Any]):
         self.actions = tuple(model.action_labels)
         #: Do observations contain the step?
         self.with_step = needs_step(model) if with_step is None else with_step
-        shown = self.make_observation_space()
-        self.observation_space = space_with_step(shown, model.horizon) if self.with_step else shown
+        parts = integer_table(model.state_labels) if by_parts else None
+        #: [state, part]: what is observed of each state; None: its index.
+        self._parts = parts if parts is not None and parts.ndim == 2 and parts.min() >= 0 else None
+        sizes = [model.num_states] if self._parts is None else (self._parts.max(axis=0) + 1).tolist()
+        if self.with_step:
+            sizes = [model.horizon + 1, *sizes]
+        plain = self._parts is None and not self.with_step
+        self.observation_space = spaces.Discrete(model.num_states) if plain else spaces.MultiDiscrete(sizes)
         self.action_space = spaces.Discrete(len(self.actions))
         self._slot = -1
         self._step, self._last = 0, math.inf  # set by `reset`
-        #: (state, action, reward, constraints) of each step so far; of the last ones if there is no end.
-        self.trace: list[tuple[Hashable, Hashable, float, tuple[float, ...]]] = []
-
-    # What subclasses may override ---------------------------------------------------------------------------
+        #: State, action, reward and constraints of the last step.
+        self.last: tuple[Hashable, Hashable, float, tuple[float, ...]] | None = None
 
     @property
     def states(self) -> Any:
-        """The labels that observations are indices of."""
+        """The labels of states, in the order of their indices."""
         return self.model.state_labels
-
-    def make_observation_space(self) -> spaces.Space[Any]:
-        """One number for each state."""
-        return spaces.Discrete(self.model.num_states)
-
-    def observe(self, slot: int) -> Any:
-        """Return the observation of a stored state."""
-        return int(self.model.slot_state[slot])
 
     def _observed(self) -> Any:
         """Return the present observation."""
-        shown = self.observe(self._slot)
-        return shown_with_step(shown, self._step) if self.with_step else shown
-
-    def text(self) -> str:
-        """Return the present state as text."""
-        return f"state {self.state!r}"
+        state = int(self.model.slot_state[self._slot])
+        shown = [state] if self._parts is None else self._parts[state].tolist()
+        if self.with_step:
+            shown = [self._step, *shown]
+        return np.array(shown, np.int64) if isinstance(self.observation_space, spaces.MultiDiscrete) else state
 
     # Gymnasium -----------------------------------------------------------------------------------------------
 
@@ -111,7 +106,7 @@ class ProblemEnvironment(gymnasium.Env[Any, Any]):
         super().reset(seed=seed, options=options)
         model = self.model
         self._slot = int(model.first_slot[self._draw(model.first_probability)])
-        self._step, self.trace = 0, []
+        self._step, self.last = 0, None
         self._last = math.inf if model.steps is None else model.steps
         return self._observed(), self._info()
 
@@ -125,9 +120,7 @@ class ProblemEnvironment(gymnasium.Env[Any, Any]):
         rows = [row for row in model.rows_of_slot(self._slot) if model.row_action[row] == index]
         before = self.state
         reward, constraints = self._take(rows[0]) if rows else self._refuse()
-        if model.steps is None and len(self.trace) == 2 * MOST_SHOWN:
-            del self.trace[:MOST_SHOWN]
-        self.trace.append((before, self.actions[index], reward, constraints))
+        self.last = before, self.actions[index], reward, constraints
         info = self._info()
         info["constraints"] = np.array(constraints)
         info["cost"] = cost_of(constraints)
@@ -165,9 +158,11 @@ class ProblemEnvironment(gymnasium.Env[Any, Any]):
         """Return the present state and the last step as text, if `render_mode` is "ansi"."""
         if self.render_mode != "ansi":
             return None
-        lines = [f"step {self._step}{'' if self.model.steps is None else f' of {self.model.steps}'}: {self.text()}"]
-        if self.trace:
-            _, action, reward, constraints = self.trace[-1]
+        lines = [
+            f"step {self._step}{'' if self.model.steps is None else f' of {self.model.steps}'}: state {self.state!r}"
+        ]
+        if self.last is not None:
+            _, action, reward, constraints = self.last
             margins = ", ".join(
                 f"{name} {value:g}{' violated' if value < 0 else ''}"
                 for name, value in zip(self.model.constraint_names, constraints, strict=True)
@@ -186,80 +181,6 @@ def declaration(model: TabularModel) -> dict[str, Any]:
         "stationary": model.stationary,
         "states": model.max_states,
     }
-
-
-class HarvestingEnvironment(ProblemEnvironment):
-    """Energy harvesting: observations are (battery, arrival), actions the powers 0, 1, ..."""
-
-    problem: EnergyHarvesting
-
-    def make_observation_space(self) -> spaces.Space[Any]:
-        """Battery level and arrival."""
-        return spaces.MultiDiscrete([self.problem.battery + 1, self.problem.max_power - self.problem.battery + 1])
-
-    def observe(self, slot: int) -> Any:
-        """Return [battery, arrival]."""
-        return np.array(self.model.state_of_slot(slot), np.int64)
-
-    def text(self) -> str:
-        """Return the battery as a bar."""
-        state: Any = self.state
-        (level, arrival), size = state, self.problem.battery
-        width = min(max(size, 1), 40)
-        bar = ("#" * round(width * level / max(size, 1))).ljust(width, ".")
-        return f"battery [{bar}] {level}/{size}  arrival {arrival}  peak {self.problem.peak_power:g}"
-
-
-class SchedulingEnvironment(ProblemEnvironment):
-    """Machine scheduling: observations are the jobs done, the time and the largest tardiness; actions are jobs."""
-
-    problem: MachineScheduling
-
-    def make_observation_space(self) -> spaces.Space[Any]:
-        """Done: one bit for each job; time and worst: whole numbers up to the longest schedule."""
-        longest = self.problem.latest_end
-        return spaces.Dict(
-            {
-                "done": spaces.MultiBinary(len(self.problem.jobs)),
-                "time": spaces.Discrete(longest + 1),
-                "worst": spaces.Discrete(longest + 1),
-            }
-        )
-
-    def observe(self, slot: int) -> Any:
-        """Return {"done": bits, "time": ..., "worst": the largest tardiness so far}."""
-        state: Any = self.model.state_of_slot(slot)
-        done = np.array([job.name in state.done for job in self.problem.jobs], np.int8)
-        return {"done": done, "time": self.problem.time(state), "worst": state.worst or 0}
-
-    def text(self) -> str:
-        """Return one line for each job."""
-        done: Any = self.state
-        lines, bars = [f"time {self.problem.time(done)}"], {bar[0]: bar for bar in self._bars()}
-        for name, deadline in self._deadlines().items():
-            _, begin, end, margin = bars.get(name, (name, 0.0, 0.0, 0.0))
-            when = f"{begin:g}-{end:g}" if name in bars else "waiting"
-            lines.append(f"job {name:<8} deadline {deadline:>6g}  {when}{f'  late by {-margin:g}' * (margin < 0)}")
-        return "\n".join(lines)
-
-    def _deadlines(self) -> dict[str, float]:
-        return {str(job.name): float(job.deadline) for job in self.problem.jobs}
-
-    def _bars(self) -> list[tuple[str, float, float, float]]:
-        states: list[Any] = [entry[0] for entry in self.trace] + [self.state]
-        times = [float(self.problem.time(state)) for state in states]
-        release: dict[Any, int] = {job.name: job.release for job in self.problem.jobs}
-        return [
-            (str(entry[1]), max(times[index], release[entry[1]]), times[index + 1], min(entry[3]))
-            for index, entry in enumerate(self.trace)
-        ]
-
-
-#: Problems with observations of their own.
-ENVIRONMENTS: dict[type, Callable[..., ProblemEnvironment]] = {
-    EnergyHarvesting: HarvestingEnvironment,
-    MachineScheduling: SchedulingEnvironment,
-}
 
 
 def make_environment(
@@ -343,12 +264,7 @@ def make_built_in(
     if kind == "machine_scheduling" and "jobs" not in parameters:
         kind, parameters["number"] = "scheduling_example", parameters.pop("example", 1)
     problem = kind_named(kind).build(parameters, Path())
-    if type(problem) not in ENVIRONMENTS:
-        return make_environment(problem, render_mode, with_step=with_step)
-    return ENVIRONMENTS[type(problem)](problem, render_mode, with_step)
-
-
-# Observations with the step ------------------------------------------------------------------------------------------
+    return ProblemEnvironment(problem, render_mode, with_step, by_parts=True)
 
 
 def needs_step(model: TabularModel) -> bool:
@@ -357,18 +273,3 @@ def needs_step(model: TabularModel) -> bool:
         return False
     reached = model.slot_state[: int(model.stage_start[-1])]
     return len(np.unique(reached)) < len(reached)
-
-
-def space_with_step(space: spaces.Space[Any], horizon: int) -> spaces.Space[Any]:
-    """Return the space of observations with the step."""
-    if isinstance(space, spaces.Dict):
-        return spaces.Dict({"step": spaces.Discrete(horizon + 1), **space.spaces})
-    sizes = [space.n] if isinstance(space, spaces.Discrete) else space.nvec.tolist()  # type: ignore[attr-defined]
-    return spaces.MultiDiscrete([horizon + 1, *map(int, sizes)])
-
-
-def shown_with_step(observation: Any, step: int) -> Any:
-    """Return an observation with the step."""
-    if isinstance(observation, dict):
-        return {"step": step, **observation}
-    return np.append(np.int64(step), observation)
