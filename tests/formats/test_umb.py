@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import lzma
 import struct
@@ -19,7 +18,8 @@ from helpers.commands import caller
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from helpers.storm_models import FOLDER, MODELS, STEPS, rewards
-from naive.umb import archive_files, naive_model
+from helpers.umb_files import archive_of, unrolled
+from naive.umb import archive_files, naive_model, state_labels
 from peakrl import PeakError, TabularModel, compile_model, problems, read_umb, solve, write_umb
 
 EXAMPLE = Path(__file__).parent / "mdp.umb"
@@ -27,13 +27,7 @@ EXAMPLE = Path(__file__).parent / "mdp.umb"
 
 def archived(path, files, *, compress=bytes):
     """Write an archive of files by name."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for name, data in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-    path.write_bytes(compress(buffer.getvalue()))
+    path.write_bytes(compress(archive_of(files.items())))
     return path
 
 
@@ -43,22 +37,6 @@ def changed(path, change, source=EXAMPLE):
     index = json.loads(files["index.json"])
     change(index, files)
     return archived(path, files | {"index.json": json.dumps(index).encode()})
-
-
-def unrolled(model):
-    """[slot][row]: outcomes (probability, next slot, reward, constraints...) of a stationary or layered model."""
-    stride, payoffs = model.payoffs.stride, model.payoffs
-    table = []
-    for slot in range(model.num_slots):
-        rows = []
-        for row in model.rows_of_slot(slot):
-            here, first = model.outcomes_of_row(row), int(payoffs.row_payoff[row])
-            chances, following = model.outcome_probability[here].tolist(), model.outcome_next[here].tolist()
-            records = [first + stride * j for j in range(len(chances))]
-            paid = [(float(payoffs.reward[i]), *payoffs.constraints[i].tolist()) for i in records]
-            rows.append([(p, s, *each) for p, s, each in zip(chances, following, paid, strict=True)])
-        table.append(rows)
-    return table
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -91,9 +69,9 @@ def test_the_reader_agrees_with_a_naive_one(name):
     file = EXAMPLE if name == "mdp" else FOLDER / f"{name}.umb"
     reward, never = ("r", "g") if name == "mdp" else (rewards(name)[-1], "bad")
     model = read_umb(file, never, reward, 3)
-    table, labels, actions = naive_model(file.read_bytes(), [never], reward)
+    table, actions = naive_model(file.read_bytes(), [never], reward)
     assert unrolled(model) == table
-    assert list(model.state_labels) == labels
+    assert list(model.state_labels) == state_labels(file.read_bytes())
     assert [[model.action_of_row(row) for row in model.rows_of_slot(s)] for s in range(len(table))] == actions
 
 

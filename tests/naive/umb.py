@@ -17,10 +17,12 @@ def archive_files(data):
     files, at = {}, 0
     while at < len(data) and any(data[at : at + 512]):
         head = data[at : at + 512]
-        name = head[:100].split(b"\0")[0].decode()
+        name = head[:100].split(b"\0")[0].decode("utf-8", "surrogateescape")
         if head[257:262] == b"ustar" and head[345:500].strip(b"\0") and head[257:265] != b"ustar  \0":
-            name = head[345:500].split(b"\0")[0].decode() + "/" + name
-        size = int(head[124:136].split(b"\0")[0].strip() or b"0", 8)
+            name = head[345:500].split(b"\0")[0].decode("utf-8", "surrogateescape") + "/" + name
+        size = (
+            int(head[124:136].split(b"\0")[0].strip() or b"0", 8) if head[124] < 128 else int.from_bytes(head[125:136])
+        )
         if head[156:157] in (b"0", b"\0"):
             files.setdefault(name.removeprefix("./"), data[at + 512 : at + 512 + size])
         at += 512 + -(-size // 512) * 512
@@ -61,7 +63,7 @@ def float_of(word):
 
 
 def naive_model(data, never, reward):
-    """Return [state][choice]: outcomes (probability, next state, reward, constraints...); state and action labels."""
+    """Return [state][choice]: outcomes (probability, next state, reward, constraints...), and the actions' labels."""
     files = archive_files(data)
     index = json.loads(files["index.json"])
     system = index["transition-system"]
@@ -111,7 +113,7 @@ def naive_model(data, never, reward):
             taken.append((name, again if name is None else (name, again) if again else name))
         table.append(rows)
         actions.append([label for _, label in taken])
-    return table, state_labels(index, files, states), actions
+    return table, actions
 
 
 def action_names(files, count):
@@ -124,8 +126,11 @@ def action_names(files, count):
     return [text[start[i] : start[i + 1]].decode() or None for i in range(count)]
 
 
-def state_labels(index, files, states):
+def state_labels(data):
     """Return the labels of the states: their variables, or numbers."""
+    files = archive_files(data)
+    index = json.loads(files["index.json"])
+    states = index["transition-system"]["#states"]
     described, data = index.get("valuations", {}).get("states"), files.get("valuations/states/valuations.bin")
     if not described or data is None:
         return list(range(states))

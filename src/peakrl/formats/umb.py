@@ -62,10 +62,10 @@ VALUATIONS = "valuations/states/valuations.bin"
 #: In place of an action's name if it has none.
 UNNAMED = None
 #: Largest size of the index, of a file of names, and of a number.
-MOST_JSON, MOST_TEXT, MOST_BITS = 1 << 26, 1 << 28, 1 << 20
+MOST_JSON, MOST_TEXT, MOST_BITS = 1 << 24, 1 << 26, 1 << 20
 XZ, GZIP = b"\xfd7zXZ\0", b"\x1f\x8b"
 #: What damaged files raise.
-DAMAGED = (*MALFORMED, ArithmeticError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError)
+DAMAGED = (*MALFORMED, ArithmeticError, MemoryError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError)
 
 
 class Values(NamedTuple):
@@ -175,13 +175,16 @@ def members(path: str | Path, wanted: Mapping[str, Values]) -> dict[str, bytes]:
             name, end = info.name.removeprefix("./"), stream.tell() + -(-info.size // 512) * 512
             if not 0 <= info.size <= end <= limit:
                 raise ValueError(f"{name} has {info.size:,} bytes, outside of the limit of {limit / 1e9:.3g} GB")
-            if name in wanted and info.isreg():
+            if name in wanted and info.type in (tarfile.REGTYPE, tarfile.AREGTYPE):
                 if name in found or info.size not in wanted[name].sizes:
                     raise ValueError(f"{name} occurs twice, or its {info.size:,} bytes are not as declared")
                 found[name] = stream.read(info.size)
                 if len(found[name]) < info.size:
                     raise EOFError(f"it ends in {name}")
             stream.seek(end)
+        while stream is not file and stream.read(1 << 20):  # up to the checksum of what is compressed
+            if stream.tell() > limit:
+                raise ValueError(f"it unpacks to more than the limit of {limit / 1e9:.3g} GB")
     return found
 
 
@@ -549,6 +552,11 @@ def write_umb(model: Problem | TabularModel, path: str | Path) -> None:
     except (UnstorableLabel, UnicodeEncodeError) as error:
         why = f"a file cannot hold a label such as {error}; use numbers, words and tuples of them"
         raise StorageError(f"cannot write {path}: {why}") from None
+    texts = max((len(data) for name, data in files.items() if name.endswith((".json", "strings.bin"))), default=0)
+    if texts > MOST_TEXT or len(files["index.json"]) > MOST_JSON:
+        raise StorageError(
+            f"cannot write {path}: its names take {texts:,} bytes, more than {MOST_TEXT:,}; shorten them"
+        )
     buffer = BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
         for name, data in files.items():
