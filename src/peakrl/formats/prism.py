@@ -33,6 +33,11 @@ def read_prism(
     never, reward, horizon, cost
         As in `read_umb`.
 
+    Returns
+    -------
+    TabularModel
+        Its states and actions are named as by `read_umb`.
+
     Examples
     --------
     >>> import peakrl

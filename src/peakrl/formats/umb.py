@@ -137,8 +137,8 @@ def read_umb(
     Examples
     --------
     >>> import peakrl
-    >>> peakrl.write_umb(peakrl.problems.energy_harvesting(peak_power=8), "battery.umb")
-    >>> peakrl.read_umb("battery.umb").horizon
+    >>> file = peakrl.write_umb(peakrl.problems.energy_harvesting(peak_power=8), "battery.umb")
+    >>> peakrl.read_umb(file).horizon
     20
     """
     with sound(file):
@@ -529,7 +529,7 @@ def distinct(labels: Sequence[Hashable], index: NDArray[Any]) -> tuple[Sequence[
 # Writing ----------------------------------------------------------------------------------------------------------
 
 
-def write_umb(model: Problem | TabularModel, path: str | Path) -> None:
+def write_umb(model: Problem | TabularModel, path: str | Path) -> Path:
     """Write a model as a UMB file, which PRISM, Storm, Modest and `read_umb` read.
 
     Parameters
@@ -539,12 +539,17 @@ def write_umb(model: Problem | TabularModel, path: str | Path) -> None:
     path
         The file.
 
+    Returns
+    -------
+    Path
+        The file.
+
     Examples
     --------
     >>> import peakrl
     >>> model = peakrl.compile_model(peakrl.problems.energy_harvesting(peak_power=8))
-    >>> peakrl.write_umb(model, "battery.umb")
-    >>> peakrl.read_umb("battery.umb").digest == model.digest
+    >>> file = peakrl.write_umb(model, "battery.umb")
+    >>> peakrl.read_umb(file).digest == model.digest
     True
     """
     try:
@@ -564,6 +569,7 @@ def write_umb(model: Problem | TabularModel, path: str | Path) -> None:
             info.size = len(data)
             archive.addfile(info, BytesIO(data))
     write_file(path, buffer.getvalue())
+    return Path(path)
 
 
 def files_of(model: TabularModel) -> dict[str, bytes]:
