@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import singledispatch
+from functools import lru_cache, singledispatch
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -49,6 +49,8 @@ from peakrl.visited import VisitedStates, label_of
 
 StateFunction = Callable[..., Any]
 ON_UNSAFE = ("replace", "raise")
+#: Types of actions that are labels as they are.
+NUMBERS = frozenset({int, bool, np.int64, np.int32})
 
 
 class Options(NamedTuple):
@@ -60,6 +62,23 @@ class Options(NamedTuple):
     emergency: Callable[[Any], Any] | None
     #: The safe set's names of the environment's actions.
     names: Sequence[Hashable] | None
+
+
+class Offer(NamedTuple):
+    """What is safe at a position; arrays are read-only."""
+
+    #: [action of the environment]: True if it is safe, and the same as 0 and 1.
+    mask: Bools
+    numbers: NDArray[np.int8]
+    #: [action of the environment]: the nearest safe one, the first of two that are equally near.
+    nearest: list[int]
+
+    @classmethod
+    def of(cls, mask: Bools) -> Offer:
+        """Return the offer of a mask."""
+        safe, actions = np.flatnonzero(mask), np.arange(len(mask))
+        near = np.argmin(np.abs(safe - actions[:, None]), axis=1) if len(safe) else []
+        return cls(frozen(mask, np.bool_), frozen(mask, np.int8), safe[near].tolist() if len(safe) else [])
 
 
 class Guard:
@@ -84,31 +103,33 @@ class Guard:
         self.actions = ActionSet(space)
         self.labels = list(self.actions.labels if options.names is None else options.names)
         self.columns = columns_of(self.name, known, self.labels, len(self.actions))
-        #: [action of the environment]: nothing is safe; and everything is, for an action that only resets.
-        self.nothing = frozen(np.zeros(len(self.actions)), np.bool_, own=True)
-        self.anything = frozen(np.ones(len(self.actions)), np.bool_, own=True)
+        #: Nothing is safe; and everything is, for an action that only resets.
+        self.nothing, self.anything = (Offer.of(np.full(len(self.actions), safe)) for safe in (False, True))
+        #: From the bytes of a mask.
+        self.offers = lru_cache(1 << 16)(lambda mask: Offer.of(np.frombuffer(mask, np.bool_)))
 
     def owner(self, environment: Any) -> Any:
         """Return an environment that knows its state, None for one whose observations are used."""
         raise NotImplementedError
 
-    def arrive(self, observation: Any, step: int, before: tuple[Any, int] | None, own: Any) -> Any:
-        """Return the position in which an action is to be taken; raise a TargetError if nothing is known there.
-
-        `before` is the previous position and action index; None at the start of an episode, or if nothing impossible
-        can occur. `own` knows its state.
-        """
+    def arrive(self, lane: Lane, observation: Any) -> Any:
+        """Return the position in which an action is to be taken; raise a TargetError if nothing is known there."""
         raise NotImplementedError
 
-    def end(self, observation: Any, step: int, before: tuple[Any, int]) -> None:
+    def end(self, lane: Lane, observation: Any) -> None:
         """Note the last observation of an episode."""
 
-    def close(self) -> None:
+    def close(self, lane: Lane) -> None:
         """Check what is left to check."""
 
     def mask(self, position: Any) -> Bools:
         """Return [action of the environment]: True if it is safe; read-only."""
         raise NotImplementedError
+
+    def offer(self, position: Any) -> Offer:
+        """Return what is safe."""
+        found: Offer = self.offers(self.mask(position).tobytes())
+        return found
 
     def why(self, step: int, position: Any, index: int) -> str:
         """Return why an action is not safe."""
@@ -121,7 +142,7 @@ class Guard:
     def index(self, action: Any) -> int:
         """Return the index of an action of the environment."""
         label = action
-        if not isinstance(action, int):
+        if type(action) not in NUMBERS:
             label = None
             with suppress(TargetError):
                 label = label_of(action)
@@ -137,8 +158,7 @@ class Guard:
             raise PolicyError(f"action {shown(self.labels[index])} is not safe: {reason}")
         mask = self.mask(position)
         if self.fallback is None:
-            safe = np.flatnonzero(mask)
-            return int(safe[np.argmin(np.abs(safe - index))])  # the first of two that are equally near
+            return Offer.of(mask).nearest[index]
         other = self.followed(step, position, seen)
         if not mask[other]:
             reason, label = self.why(step, position, other), self.labels[other]
@@ -168,15 +188,15 @@ class ModelGuard(Guard):
             )
         return environment
 
-    def arrive(self, observation: Any, step: int, before: tuple[Any, int] | None, own: Any) -> int:
+    def arrive(self, lane: Lane, observation: Any) -> int:
         """Return the node in which an action is to be taken."""
-        if own is not None:
-            return self.arrived(own.state, step, before)
+        if lane.own is not None:
+            return self.arrived(lane.own.state, lane.step, None if lane.follows_model else lane.before)
         try:
-            state = self.state_of(observation, step)
+            state = self.state_of(observation, lane.step)
         except TargetError as error:
             raise TargetError(f"{error}; pass state_of=, a function from an observation to a state") from None
-        return self.arrived(state, step, before, observation)
+        return self.arrived(state, lane.step, lane.before, observation)
 
     def arrived(self, state: Hashable, step: int, before: tuple[int, int] | None, seen: Any = None) -> int:
         """Return the node of a state, or raise."""
@@ -318,28 +338,38 @@ class Lane:
         self.follows_model = follows_model and own is not None
         self.status, self.position = NOT_BEGUN, None
         self.step = self.replacements = 0
-        self.mask: Bools = guard.nothing
+        self.offer = guard.nothing
+        #: Is an unsafe action replaced by the nearest safe one?
+        self._nearest = guard.on_unsafe == "replace" and guard.fallback is None
         #: The last observation.
         self.seen: Any = None
         #: Steps taken, and actions replaced, in all episodes.
         self.steps, self.replaced = 0, 0
-        self._before: tuple[Any, int] | None = None
+        #: The position and the action before; None at the start of an episode and if the position was not known.
+        self.before: tuple[Any, int] | None = None
+        #: Steps (action index, *state, *next state) that were not yet compared with the dynamics of the problem.
+        self.unchecked: list[tuple[float, ...]] = []
+        #: So many of them are compared together.
+        self.batch = 1
         self._resets = False
 
     def begin(self, observation: Any) -> None:
         """Begin an episode."""
-        self.step, self.replacements, self._before = 0, 0, None
+        self.step, self.replacements, self.before = 0, 0, None
         self._arrive(observation)
 
     def allowed(self, index: int) -> int:
         """Return the index of the action to take instead of this one, or raise; nothing changes."""
-        if self.status == WAITING or self.mask[index]:
+        status = self.status
+        if status == RUNNING:
+            if self._nearest:  # itself if it is safe
+                return self.offer.nearest[index]
+            return index if self.offer.mask[index] else self.guard.instead(self.step, self.position, index, self.seen)
+        if status == WAITING:
             return index
-        if self.status == RUNNING:
-            return self.guard.instead(self.step, self.position, index, self.seen)
-        if self.status == LOST:
-            return int(self.mask.argmax())
-        raise TargetError(NO_ACTION[self.status].format(self.guard))
+        if status == LOST:
+            return int(self.offer.mask.argmax())
+        raise TargetError(NO_ACTION[status].format(self.guard))
 
     def leave(self, asked: int, taken: int) -> None:
         """Note the action before it is taken; the episode counts as over if the environment then raises an error."""
@@ -349,8 +379,8 @@ class Lane:
             self.step += 1
             self.replacements += taken != asked
             self.replaced += taken != asked
-        self._before = (self.position, taken) if self.status == RUNNING else None
-        self.status, self.mask = OVER, self.guard.nothing
+        self.before = (self.position, taken) if self.status == RUNNING else None
+        self.status, self.offer = OVER, self.guard.nothing
 
     def move(self, observation: Any, over: bool, mode: AutoresetMode = AutoresetMode.DISABLED) -> None:
         """Note what an action led to; `mode` says what follows the end of an episode."""
@@ -359,24 +389,24 @@ class Lane:
         elif not over:
             self._arrive(observation)
         else:
-            if self._before is not None and not self.follows_model:
-                self.guard.end(observation, self.step, self._before)
+            self.guard.end(self, observation)
             if mode is AutoresetMode.NEXT_STEP:
-                self.status, self.mask = WAITING, self.guard.anything
+                self.status, self.offer = WAITING, self.guard.anything
 
     def _arrive(self, observation: Any) -> None:
-        guard, step, self.seen = self.guard, self.step, observation
-        if step >= guard.horizon:
-            self.status, self.mask = BEYOND, guard.nothing
+        guard, self.seen = self.guard, observation
+        if self.step >= guard.horizon:
+            self.status, self.offer = BEYOND, guard.nothing
             return
         try:
-            self.position = guard.arrive(observation, step, None if self.follows_model else self._before, self.own)
-            self.status, self.mask = RUNNING, guard.mask(self.position)
+            self.position = guard.arrive(self, observation)
+            self.status, self.offer = RUNNING, guard.offer(self.position)
         except TargetError:
             if guard.emergency is None:
                 raise
-            self.status, self.mask = LOST, guard.nothing.copy()
-            self.mask[guard.index(guard.emergency(observation))] = True
+            mask = guard.nothing.mask.copy()
+            mask[guard.index(guard.emergency(observation))] = True
+            self.status, self.offer = LOST, Offer.of(mask)
 
 
 class Counts:
@@ -399,7 +429,7 @@ class Counts:
         """[lane]: the mask of each lane, after the first reset."""
         if any(lane.status == NOT_BEGUN for lane in self._lanes):
             raise TargetError(NO_ACTION[NOT_BEGUN])
-        return [lane.mask for lane in self._lanes]
+        return [lane.offer.mask for lane in self._lanes]
 
     def _restart(self, seed: int | None) -> None:
         if hasattr(self.guard.fallback, "reset"):
@@ -443,14 +473,14 @@ class Shield(Counts, gymnasium.Wrapper[Any, Any, Any, Any]):
     def close(self) -> None:
         """Check what is left to check, and close the environment."""
         try:
-            self.guard.close()
+            self.guard.close(self._lane)
         finally:
             super().close()
 
     def _shown(self, observation: Any, info: dict[str, Any]) -> Any:
         """Add to an info, and return the observation as the agent sees it."""
         lane = self._lane
-        info["action_mask"] = mask = lane.mask.astype(np.int8)
+        info["action_mask"] = mask = lane.offer.numbers.copy()
         info["shield_replacements"] = lane.replacements
         if self.guard.emergency is not None:
             info["shield_lost"] = lane.status == LOST
@@ -513,7 +543,9 @@ class VectorShield(Counts, VectorWrapper):
     def close(self, **options: Any) -> None:
         """Check what is left to check, and close the environments."""
         try:
-            self.guard.close()
+            for number, lane in enumerate(self._lanes):
+                with named(number):
+                    self.guard.close(lane)
         finally:
             super().close(**options)
 
@@ -521,12 +553,12 @@ class VectorShield(Counts, VectorWrapper):
         """Return the observations as the agent sees them."""
         if self._keys is None:
             return observations
-        masks = np.stack([lane.mask for lane in self._lanes]).astype(np.int8)
+        masks = np.stack([lane.offer.numbers for lane in self._lanes])
         return dict(zip(self._keys, (observations, masks), strict=True))
 
     def _with_infos(self, infos: dict[str, Any], **more: NDArray[Any]) -> dict[str, Any]:
         """Return batched infos with those of the shield."""
-        masks = np.stack([lane.mask for lane in self._lanes]).astype(np.int8)
+        masks = np.stack([lane.offer.numbers for lane in self._lanes])
         replacements = np.array([lane.replacements for lane in self._lanes])
         own = {"action_mask": masks, "shield_replacements": replacements, **more}
         if self.guard.emergency is not None:
@@ -588,7 +620,7 @@ def shield(
     -----
     The shield is valid only if the model has every possible outcome. An outcome that the model excludes, an unknown
     state, or a state in which nothing is safe is a `TargetError`. Steps of a continuous problem are compared with its
-    dynamics in batches, the first one at once, then 2, 4, ... up to 1,024 steps, and at `close`.
+    dynamics in batches, the first one at once, then 2, 4, ... up to 4,096 steps, and at `close`.
     """
     vector = isinstance(env, VectorEnv)
     if not vector and not isinstance(env, gymnasium.Env):
