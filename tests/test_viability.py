@@ -61,14 +61,14 @@ def finite(kept):
 @seeds(30)
 def test_steps_kept_are_the_greatest_fixed_point(seed):
     model = random_model(seed)
-    found = tuple(map(finite, steps_kept(model.layout, model.keeps, model.num_slots)))
+    found = tuple(map(finite, steps_kept(model.layout, model.keeps, np.zeros(model.num_slots, bool))))
     assert found == kept_by_rounds(model)
 
 
 @seeds(10)
 def test_safety_is_kept_for_ever_exactly_where_some_stationary_policy_never_violates(seed):
     model = random_model(seed, states=4)
-    slots, _ = steps_kept(model.layout, model.keeps, model.num_slots)
+    slots, _ = steps_kept(model.layout, model.keeps, np.zeros(model.num_slots, bool))
     assert set(np.flatnonzero(slots == FOREVER)) == safe_under_some_policy(model)
 
 
@@ -77,7 +77,7 @@ def test_steps_kept_on_two_thousand_models():
     ends = set()
     for seed in range(2000):
         model = random_model(10**6 + seed)
-        slots, rows = map(finite, steps_kept(model.layout, model.keeps, model.num_slots))
+        slots, rows = map(finite, steps_kept(model.layout, model.keeps, np.zeros(model.num_slots, bool)))
         assert (slots, rows) == kept_by_rounds(model)
         assert {slot for slot, steps in enumerate(slots) if steps == np.inf} == safe_under_some_policy(model)
         ends |= set(slots)
@@ -88,7 +88,7 @@ def test_steps_kept_on_two_thousand_models():
 def test_an_action_is_safe_at_a_step_if_it_is_kept_for_the_remaining_ones(seed):
     horizon = 1 + seed % 5
     model = random_model(seed, states=6, horizon=horizon)
-    slots, rows = steps_kept(model.layout, model.keeps, model.num_slots)
+    slots, rows = steps_kept(model.layout, model.keeps, np.zeros(model.num_slots, bool))
     safe, forever = model.safe, model.with_horizon(None).safe
     for step in range(horizon):
         assert np.array_equal(safe.rows(step), rows >= horizon - step)

@@ -120,7 +120,7 @@ def first_safe_steps(layout: Layout, keeps: Bools, horizon: int | None, ends: in
     Without an end (None) it is 0 or FOREVER. `keeps` [row] is True if no outcome violates. From the slot `ends` on, an
     episode is over (of layered models, where 0 is as good as any step before the horizon).
     """
-    slot_kept, row_kept = steps_kept(layout, keeps, ends)
+    slot_kept, row_kept = steps_kept(layout, keeps, np.arange(len(layout.row_start) - 1) >= ends)
     if horizon is not None:
         for kept in (row_kept, slot_kept):
             np.maximum(horizon - np.minimum(kept, horizon, out=kept), 0, out=kept)
@@ -134,14 +134,13 @@ def first_safe_steps(layout: Layout, keeps: Bools, horizon: int | None, ends: in
 
 
 @kernel
-def steps_kept(layout: Layout, keeps: Bools, ends: int) -> tuple[Ints, Ints]:
+def steps_kept(layout: Layout, keeps: Bools, done: Bools) -> tuple[Ints, Ints]:
     """Return [slot] and [row]: for how many steps every constraint can be satisfied with certainty, or FOREVER.
 
-    The horizon is ignored. `keeps` [row] is True if no outcome violates; slots from `ends` on are safe without actions.
+    The horizon is ignored. `keeps` [row] is True if no outcome violates; slots that are `done` are safe in any case.
     """
-    left = np.zeros(layout.row_start.shape[0] - 1, np.int32)
-    left[ends:] = 1
-    for slot in range(ends):
+    left = np.where(done, FOREVER, np.int32(0))
+    for slot in np.flatnonzero(~done):
         for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
             left[slot] += keeps[row]
     return falls(layout, keeps, left)

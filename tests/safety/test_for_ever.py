@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import peakrl
+from helpers.machine import Machine
 from peakrl.array_problem import ArrayProblem
 from peakrl.errors import PeakError, ProblemError, TargetError
 from peakrl.problem import Outcome
-from tests.helpers.machine import Machine
 
 
 @pytest.fixture(scope="module")

@@ -234,7 +234,7 @@ def induction(
             there = 0 if model.stationary else last
             line = np.empty(0, np.uint8) if table is None else table[step] if model.stationary else table[first:last]
             work = Work(step, first, there, ahead, expected, here, line.view(np.uint8), width_of(model))
-            backup(model, work, pays, share)
+            backup(model.layout, model.max_actions, work, pays, share)
             if values:
                 node = step * model.node_stride + first
                 nodes[node : node + last - first] = here[: each * (last - first)].reshape(-1, each)
@@ -276,13 +276,12 @@ def threads_for(model: TabularModel, threads: int | None) -> Iterator[Share]:
         yield share
 
 
-def backup(model: TabularModel, work: Work, pays: Pays, share: Share) -> None:
-    """Compute one step: expectations if rows share them, then the slots."""
-    layout = model.layout
+def backup(layout: Layout, most: int, work: Work, pays: Pays, share: Share) -> None:
+    """Compute one step: expectations if rows share them, then the slots, which have `most` actions at most."""
 
     def part(first: int, last: int) -> None:
         if len(pays.cost):
-            least_cost(layout, work, pays, np.empty(2 * model.max_actions), first, last)
+            least_cost(layout, work, pays, np.empty(2 * most), first, last)
         else:
             max_reward(layout, work, pays, first, last)
 
@@ -314,16 +313,20 @@ def shared_distributions(model: TabularModel, link: Ints) -> int:
 
 def pays_of(model: TabularModel, reward: Floats, cost: Floats | None = None) -> Pays:
     """Return rewards and costs [row] with the links of a model; without `cost` no cost can occur."""
-    return Pays(read_only(reward), read_only(np.empty(0) if cost is None else cost), read_only(links(model)))
+    return Pays(
+        read_only(reward),
+        read_only(np.empty(0) if cost is None else cost),
+        read_only(links(model, 0 if model.stationary else next_first(model))),
+    )
 
 
-def links(model: TabularModel) -> Ints:
-    """[row]: the next slot, counted from the first of the next step, if it is certain; else ~distribution."""
-    start, there = model.outcome_start, 0 if model.stationary else next_first(model)
-    certain = (np.diff(start) == 1) & (model.outcome_probability[start[:-1]] == 1.0)
+def links(layout: TabularModel | Layout, there: Longs | int = 0) -> Ints:
+    """[row]: the next slot, counted from `there`, if it is certain; else ~distribution."""
+    start = layout.outcome_start
+    certain = (np.diff(start) == 1) & (layout.outcome_probability[start[:-1]] == 1.0)
     number = np.arange(len(certain), dtype=np.int32)
-    link = np.where(certain, model.outcome_next[start[:-1]] - there, ~number).astype(np.int32)
-    return link[model.row_distribution]
+    link = np.where(certain, layout.outcome_next[start[:-1]] - there, ~number).astype(np.int32)
+    return link[layout.row_distribution]
 
 
 def next_first(model: TabularModel) -> Longs:

@@ -9,24 +9,28 @@ policy of least expected violation.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
 from functools import cached_property, singledispatch
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from peakrl.checks import check_count
+from peakrl.checks import check_count, check_number
 from peakrl.compile import Target, as_model
 from peakrl.errors import SettingsError
 from peakrl.numerics import LEAST
-from peakrl.planning.backward import LEAST_COST, Pays, induction, pays_of
+from peakrl.planning.backward import LEAST_COST, Pays, induction, pays_of, threads_for
+from peakrl.planning.stationary import Task, decisions, discounted, reaching
+from peakrl.planning.stationary import average as average_gain
 from peakrl.policy.files import choices_table
 from peakrl.policy.tables import Choices, Policy, StochasticPolicy
 from peakrl.safety.safe_set import SafeSet
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats
+from peakrl.viability import FOREVER, steps_kept
 
 PolicyKind = TypeVar("PolicyKind", bound=Policy | StochasticPolicy, covariant=True)
 
@@ -62,6 +66,21 @@ class Solution(Generic[PolicyKind]):
     consumption: Floats | None = None
     #: [slot of step 0]: V and C, of `solve` for the original problem.
     _first: tuple[Floats, Floats] | None = None
+    #: Of policies without an end: what maximises `value`, "discount 0.95", "average" or "reach"; otherwise None.
+    criterion: str | None = None
+    #: `policy` earns at least this, and no policy that never violates more than that; the real numbers lie between.
+    value_low: float | None = None
+    value_high: float | None = None
+    #: [state]: the same from each state, in the order of `model.state_labels`; NaN where no policy is safe.
+    state_low: Floats | None = None
+    state_high: Floats | None = None
+    #: [state]: relative values of an average criterion, up to a constant in each part that is never left.
+    bias: Floats | None = None
+    #: If no policy is safe for ever: for how many steps safety can be kept with probability 1.
+    safe_steps: int | None = None
+    #: For `reach`: the least expected number of steps among policies that reach the target with probability 1, which
+    #: `policy` attains; None if there is none.
+    expected_time: float | None = None
 
     def value_by_budget(self, name: str | None = None) -> dict[float, float]:
         """Return {budget: value} for every amount from which all constraints can be satisfied, in increasing order.
@@ -114,17 +133,41 @@ class Solution(Generic[PolicyKind]):
 
     def __repr__(self) -> str:
         verdict = "feasible" if self.feasible else "not feasible (see .reason)"
+        if self.criterion is not None:
+            verdict = f"{self.criterion}, {verdict}"
         return f"<Solution: value {self.value:.6g}, violation {self.violation:.6g}, {verdict}, policy {self.policy!r}>"
 
 
 @singledispatch
-def solve(target: Target, *, threads: int | None = None, policy_file: str | Path | None = None) -> Solution[Policy]:
+def solve(
+    target: Target,
+    *,
+    discount: float | None = None,
+    average: bool = False,
+    reach: States | None = None,
+    tolerance: float = 1e-9,
+    threads: int | None = None,
+    policy_file: str | Path | None = None,
+) -> Solution[Policy]:
     """Solve a model or problem: the largest expected reward without any violation.
+
+    With `discount`, `average` or `reach` the result is a policy without an end, the same at every step; this needs a
+    model in which nothing depends on the step, and its horizon is ignored.
 
     Parameters
     ----------
     target
         A model or problem.
+    discount
+        Maximise the discounted reward sum_h discount^h r_h for ever, 0 <= discount < 1.
+    average
+        Maximise the average reward of a step in the long run.
+    reach
+        Maximise the probability of ever reaching one of these states: a collection, or a function of a state that
+        returns a truth value. Safety is required until then.
+    tolerance
+        Of discounted and average values and probabilities: how far apart `value_low` and `value_high` may be, relative
+        to the value or, if that is larger, to the largest reward of a step (1 for `reach`).
     threads
         The number of threads; by default all cores if the model is large. Results do not depend on it.
     policy_file
@@ -143,9 +186,14 @@ def solve(target: Target, *, threads: int | None = None, policy_file: str | Path
     >>> solution = peakrl.solve(peakrl.problems.energy_harvesting(peak_power=8))
     >>> solution.feasible
     True
+    >>> walk = peakrl.TabularModel.from_arrays([[[0, 1], [1, 0]], [[0, 1], [1, 0]]], [[1, 0], [2, 0]], [], horizon=None)
+    >>> round(peakrl.solve(walk, discount=0.5).value, 6), round(peakrl.solve(walk, average=True).value, 6)
+    (3.0, 2.0)
     """
     threads = None if threads is None else check_count(threads, "threads")
     model = as_model(target)
+    if discount is not None or average or reach is not None:
+        return without_end(model, (discount, average, reach), tolerance, threads, policy_file)
     with choices_table(model, policy_file) as table:
         found = induction(model, original(model), table=table, threads=threads)
     return Solution(
@@ -190,3 +238,71 @@ def at_start(model: TabularModel, table: Floats) -> float:
     """Return the expectation over the first state of a table by node; never 0 by underflow."""
     expected, first = float(model.first_probability @ table[model.first_slot]), table[model.first_slot]
     return LEAST if expected == 0.0 and (first > 0.0).any() and (first >= 0.0).all() else expected
+
+
+# Without an end ---------------------------------------------------------------------------------------------------
+
+#: A set of states: a collection of labels, or a function of a label.
+States = Collection[Hashable] | Callable[[Any], bool]
+
+
+def without_end(
+    model: TabularModel,
+    criterion: tuple[float | None, bool, States | None],
+    tolerance: float,
+    threads: int | None,
+    policy_file: str | Path | None,
+) -> Solution[Policy]:
+    """Return the best policy without an end that never violates, or one that violates least."""
+    discount, average, reach = criterion
+    if (discount is not None) + bool(average) + (reach is not None) > 1:
+        raise SettingsError("discount=, average= and reach= are different criteria: give one of them")
+    if discount is not None and not 0.0 <= check_number(discount, "discount", least=0.0) < 1.0:
+        raise SettingsError(f"discount is {discount!r}; it must be below 1 (average=True is its limit)")
+    tolerance, model = check_number(tolerance, "tolerance", least=0.0), model.with_horizon(None)
+    start, target = np.zeros(model.num_slots), in_set(model, reach)
+    start[model.first_slot] = model.first_probability
+    slot_kept, row_kept = steps_kept(model.one_step, model.keeps, target)
+    feasible, time = bool((slot_kept[model.first_slot] == FOREVER).all()), None
+    among = decisions(model, row_rewards(model) if feasible else -row_costs(model))
+    among = among.only(
+        (row_kept == FOREVER) & ~target[model.slot_of_row] if feasible else np.ones(len(among.rows), bool)
+    )
+    with threads_for(model, threads) as share:
+        task = Task(model, tolerance, start, share)
+        if discount is not None:
+            found = discounted(task, among, discount)
+        elif reach is None or not feasible:
+            found = average_gain(task, among)
+        else:
+            found, time = reaching(task, among, target)
+        low, high, violation = *found.ends(start), 0.0
+        if not feasible:  # what is maximised is minus the violation: the value of the policy remains to be found
+            violation = max(-(low + high) / 2, LEAST)
+            taken = np.isin(among.rows, found.rows)
+            own = among._replace(reward=row_rewards(model)).only(taken)
+            found = average_gain(task, own) if discount is None else discounted(task, own, discount)
+            low, high = found.ends(start)
+    with choices_table(model, policy_file) as table:
+        table[0] = np.where(found.rows >= 0, found.rows - model.row_start[:-1], 0)
+    inside = slot_kept == FOREVER if feasible else np.ones(model.num_slots, np.bool_)
+    return Solution(
+        model=model, value=(low + high) / 2, violation=violation, feasible=feasible,
+        policy=Policy(model, Choices(model, table)), value_low=low, value_high=high,
+        criterion="average" if average else "reach" if discount is None else f"discount {discount:g}",
+        state_low=np.where(inside, found.low, np.nan), state_high=np.where(inside, found.high, np.nan),
+        bias=found.values if average else None, expected_time=time,
+        safe_steps=None if feasible else int(slot_kept[model.first_slot].min()),
+    )  # fmt: skip
+
+
+def in_set(model: TabularModel, states: States | None) -> NDArray[np.bool_]:
+    """Return [slot]: is the state in a set?"""
+    chosen = np.zeros(model.num_slots, np.bool_)
+    if callable(states):
+        chosen[:] = [bool(states(label)) for label in model.state_labels]
+    elif states is not None:
+        chosen[[model.slot_of(0, state) for state in states]] = True
+    if states is not None and not chosen.any():
+        raise SettingsError("reach: no state of the model is in the set")
+    return chosen

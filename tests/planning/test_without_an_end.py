@@ -1,0 +1,129 @@
+"""Discounted, average and reach-avoid criteria against all stationary policies, computed with fractions."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import peakrl
+from helpers.machine import Machine
+from helpers.seeds import seeds
+from naive.stationary import Chain, at_start, policies
+from peakrl.errors import PeakError
+
+
+def random_model(seed, most=4):
+    """Return a model with several parts, cycles, absorbing states and constraints, feasible or not."""
+    rng = np.random.default_rng(seed)
+    states, actions = int(rng.integers(2, most + 1)), int(rng.integers(1, 3 if most > 4 else 4))
+    chances = np.zeros((states, actions, states))
+    ring = rng.random() < 0.2  # periodic
+    for state in range(states):
+        for action in range(actions):
+            count = 1 if ring else int(rng.integers(1, 3))
+            following = rng.choice(states, min(count, states), replace=False)
+            if ring:
+                following = [(state + 1 + action * (states // 2)) % states]
+            if rng.random() < 0.15:
+                following = [state]
+            share = rng.integers(1, 8, len(following)) / rng.choice([8.0, 7.0, 10.0])
+            chances[state, action, following] = share / share.sum()
+    available = rng.random((states, actions)) < 0.8
+    available[np.arange(states), rng.integers(actions, size=states)] = True
+    limits = rng.choice([-1.0, 0.5, 1.0, 2.0], (int(rng.integers(1, 4)), states, actions), p=[0.08, 0.3, 0.3, 0.32])
+    initial = np.zeros(states)
+    initial[rng.choice(states, int(rng.integers(1, 3)), replace=False)] = 1
+    return peakrl.TabularModel.from_arrays(
+        chances,
+        rng.integers(-4, 5, (states, actions)),
+        limits,
+        None,
+        available=available,
+        initial=initial / initial.sum(),
+    )
+
+
+def exact(numbers):
+    return list(map(Fraction, numbers.tolist()))
+
+
+def check(model, solution, value_of, best_of, target=frozenset()):
+    """Compare with the best of all policies; `value_of(chain)` is the value by state of what is maximised."""
+    reward, violation = exact(model.row_reward), exact(model.row_violation.sum(axis=1))
+    firsts, found, least, own = set(model.first_slot.tolist()), [], [], None
+    rows = solution.policy.rows.tolist()
+    for policy in policies(model):
+        chain = Chain(model, policy, target)
+        if firsts <= chain.safe_from(model):
+            found.append(at_start(model, value_of(chain, [reward[row] for row in policy])))
+        if list(policy) == rows:
+            own = chain
+    assert solution.feasible == bool(found)
+    scale = max(1.0, abs(solution.value), float(np.abs(model.row_reward).max()))
+    assert solution.value_high - solution.value_low <= 1e-9 * scale
+    assert Fraction(solution.value_low) <= at_start(model, value_of(own, [reward[row] for row in rows]))
+    if found:
+        assert firsts <= own.safe_from(model)
+        assert solution.violation == 0.0
+        assert Fraction(solution.value_low) <= max(found) <= Fraction(solution.value_high)
+        assert at_start(model, value_of(own, [reward[row] for row in rows])) <= max(found)
+    else:
+        for policy in policies(model):
+            chain = Chain(model, policy)
+            least.append(at_start(model, best_of(chain, [violation[row] for row in policy])))
+        assert abs(solution.violation - float(min(least))) <= 1e-8
+        assert solution.reason is not None
+        kept = [peakrl.safe_set(model, horizon=steps).feasible for steps in range(1, model.num_slots + 2)]
+        assert solution.safe_steps == kept.index(False)
+    return bool(found)
+
+
+def compared(seed, most=4):
+    model = random_model(seed, most)
+    discount = [0.0, 0.5, 0.9, 0.99][seed % 4]
+
+    def total(chain, paid):
+        return chain.discounted(paid, discount)
+
+    gain, target = Chain.gain, frozenset({seed % model.num_slots})
+    feasible = check(model, peakrl.solve(model, discount=discount), total, total)
+    check(model, peakrl.solve(model, average=True), gain, gain)
+    solution = peakrl.solve(model, reach=target)
+    if solution.feasible:
+        check(model, solution, lambda chain, _: chain.absorbed_in(target), None, target)
+        times = []
+        for policy in policies(model):
+            chain = Chain(model, policy, target)
+            if set(model.first_slot.tolist()) <= chain.safe_from(model):
+                times.append([chain.time()[slot] for slot in model.first_slot.tolist()])
+        sure = [
+            at_start(model, dict(zip(model.first_slot.tolist(), each, strict=True)))
+            for each in times
+            if None not in each
+        ]
+        assert (solution.expected_time is None) == (not sure)
+        if sure:
+            assert solution.expected_time == pytest.approx(float(min(sure)), rel=1e-8)
+    return feasible
+
+
+@seeds(12)
+def test_small_models_against_all_stationary_policies(seed):
+    compared(seed)
+
+
+@pytest.mark.slow
+def test_two_thousand_models_against_all_stationary_policies():
+    feasible = [compared(10**6 + seed, most=5 if seed % 10 else 8) for seed in range(2000)]
+    assert 200 < sum(feasible) < 1900
+
+
+def test_the_machine_of_the_docs():
+    model = peakrl.compile_model(Machine())
+    assert peakrl.solve(model, discount=0.9).value == pytest.approx(13.793103448275862, abs=1e-9)
+    assert peakrl.solve(model.with_horizon(11), average=True).value == pytest.approx(4 / 3, abs=1e-9)
+    assert peakrl.solve(model, reach=lambda state: state == 1).expected_time == pytest.approx(2.0)
+    with pytest.raises(PeakError, match="different criteria"):
+        peakrl.solve(model, discount=0.9, average=True)
+    with pytest.raises(PeakError, match="below 1"):
+        peakrl.solve(model, discount=1.0)
