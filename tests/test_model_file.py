@@ -320,6 +320,6 @@ def test_a_member_that_a_list_repeats_is_found_where_a_search_of_pairs_finds_it(
 
 def test_every_field_of_a_model_is_stored():
     """A field that a model gains must be stored and checked; `infeasible_reason` and labels stand in plain values."""
-    kept = {*FIELDS, "horizon", "payoffs", "name", "constraint_names", "reward_range", "constraint_bounds"}
-    kept |= {"stationary", "state_labels", "action_labels", "infeasible_reason", "spec", "memory"}
+    kept = {*FIELDS, "steps", "payoffs", "name", "constraint_names", "reward_range", "constraint_bounds", "stationary"}
+    kept |= {"state_labels", "action_labels", "infeasible_reason", "spec", "memory", "constraint_tolerances"}
     assert {field.name for field in dataclasses.fields(TabularModel)} <= kept

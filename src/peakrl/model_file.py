@@ -23,7 +23,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.checks import check_bounds, check_count, check_distribution, check_horizon, check_number, check_range
+from peakrl.checks import (
+    check_bounds,
+    check_count,
+    check_distribution,
+    check_horizon,
+    check_number,
+    check_range,
+    check_tolerances,
+)
 from peakrl.errors import StorageError
 from peakrl.labels import SPACE_FIELDS, load_labels
 from peakrl.memory import MOST_STEPS, check_tables
@@ -84,7 +92,10 @@ def assembled(record: Record) -> TabularModel:
     reason = None if reason is None else str(reason)
     # As stored, not through `assemble`: the faults below are checked.
     memory = memory_of(record.plain["memory"], own["state_labels"])
-    return TabularModel(**own, payoffs=payoffs, infeasible_reason=reason, spec=spec, memory=memory)
+    tolerances = check_tolerances(record.plain["constraint_tolerances"], "constraint_tolerances")
+    return TabularModel(
+        **own, payoffs=payoffs, constraint_tolerances=tolerances, infeasible_reason=reason, spec=spec, memory=memory
+    )
 
 
 def memory_of(axes: list[Any], labels: Sequence[Any]) -> tuple[MemoryAxis, ...]:

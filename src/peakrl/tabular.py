@@ -85,6 +85,8 @@ class TabularModel(StateSpace):
     first_slot: Ints
     #: [first slot]: probability.
     first_probability: Floats
+    #: How far below 0 each constraint counted as satisfied, as declared (empty: 0 for all): such values are 0 here.
+    constraint_tolerances: tuple[float, ...] = ()
     #: Why no policy satisfies every constraint, if the problem knows the reason.
     infeasible_reason: str | None = None
     #: The problem as data, {"kind": ..., parameters} in plain JSON, if known; not part of the digest.
@@ -413,6 +415,7 @@ def assemble(
         state_labels=state_labels,
         action_labels=action_labels,
         payoffs=Payoffs(payoffs.stride, *(own(paid[name], field.dtype) for name, field in PAYOFF_FIELDS.items())),
+        constraint_tolerances=header.tolerances,
         **owned,
     )
     warn_of_rounding(model)
@@ -518,6 +521,7 @@ def store_model(model: TabularModel, *, largest: float | None = None) -> Record:
     record.plain |= head
     record.plain |= {"payoff_stride": int(model.payoffs.stride), "infeasible_reason": model.infeasible_reason}
     record.plain["memory"] = [list(axis) for axis in model.memory]
+    record.plain["constraint_tolerances"] = list(model.constraint_tolerances)
     record.arrays |= {name: getattr(model, name) for name in DYNAMICS_FIELDS}
     record.arrays |= {name: getattr(model.payoffs, name) for name in PAYOFF_FIELDS}
     return record

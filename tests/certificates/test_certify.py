@@ -12,7 +12,8 @@ from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from peakrl import PeakError, TabularModel
-from peakrl.certificates.certify import FILLED, certify_on_table
+from peakrl.certificates.certify import certify_on_table
+from peakrl.certificates.rests_on import TABLES
 from peakrl.errors import PolicyError, SettingsError, TargetError
 from peakrl.policy import StochasticPolicy
 
@@ -63,11 +64,11 @@ def test_in_unknown_states_the_certificate_on_a_table_speaks_of_the_policy_that_
     value = 0.25 * [0, 1, 5][run.policy.action(0, known)] + 0.75 * 2
     certificate = certify_on_table(table, run.policy)
     assert certificate.value_low == pytest.approx(value)
-    assert FILLED in certificate.rests_on
+    assert TABLES["filled"][0] in certificate.rests_on
     assert peakrl.simulate(env, run.policy, episodes=4_000).value == pytest.approx(value, abs=0.2)
     whole = peakrl.learn(env, peakrl.learners.SafeQ(), episodes=60)
     assert whole.policy.fallback is None
-    assert FILLED not in certify_on_table(table, whole.policy).rests_on
+    assert TABLES["filled"][0] not in certify_on_table(table, whole.policy).rests_on
 
 
 def knows(policy, state):

@@ -174,7 +174,7 @@ def test_what_is_not_altered_is_confirmed_and_says_once_what_cannot_be_checked(t
         certificate.save(tmp_path / "kept")
         found = verify(tmp_path / "kept")
         assert found.holds, found.reason
-        assert [line for line in found.rests_on if line.startswith("not checked")] == [UNCHECKED[found.kind]]
+        assert found.rests_on == (*certificate.rests_on, UNCHECKED[found.kind])
 
 
 def forged_learned(tmp_path, arrays=(), said=(), **plain):
@@ -194,11 +194,24 @@ def forged_learned(tmp_path, arrays=(), said=(), **plain):
         ({"reward_range": [0.0, 0.5], "max_reward": 0.5}, "outside of its range"),
         ({"violated": 10**9}, "more violations"),
         ({"candidate_digest": "0" * 32}, "another policy"),
+        ({"violated": 1}, "violated where it cannot"),
+        ({"max_reward": 0.5, "declared": {"max_reward": 0.5}}, "above the largest one"),
+        ({"reward_range": [0.0, 2.0]}, "max_reward is not declared"),
+        ({"declared": {"luck": True}}, "declaration is unknown"),
     ],
 )
 def test_evidence_that_contradicts_itself_is_refused(plain, says, tmp_path):
     with pytest.raises(PeakError, match=says):
         forged_learned(tmp_path, **plain)
+
+
+def test_steps_that_a_model_does_not_have_are_refused(tmp_path):
+    """If states belong to steps, nothing else in the file depends on their number."""
+    certificate = learned(compile_model(peakrl.problems.scheduling_example(1)), 0.5, deterministic=True)
+    forged = Evidence({**certificate.evidence.plain, "horizon": 200}, certificate.evidence.arrays)
+    dataclasses.replace(certificate, evidence=forged).save(tmp_path / "forged")
+    with pytest.raises(PeakError, match="a step has no states"):
+        verify(tmp_path / "forged")
 
 
 def test_more_samples_than_episodes_have_steps_are_refused(tmp_path):
@@ -252,3 +265,38 @@ def test_what_a_violation_pays_does_not_hide_the_gap_of_a_policy_that_never_viol
     certificate.save(tmp_path / "kept")
     assert (certificate.holds, certificate.gap) == (False, 0.5)
     assert not verify(tmp_path / "kept").holds
+
+
+@pytest.mark.parametrize("kind", ["exact", "sampled", "learned"])
+def test_a_certificate_names_the_tolerances_of_its_model(kind, tmp_path):
+    """Action 1 earns more and falls short of its constraint by 1e-6, which is declared to be satisfied."""
+    model = peakrl.TabularModel.from_arrays(
+        np.ones((1, 2, 1)), [[0.0, 1.0]], [[[1.0, -1e-6]]], 1, constraint_tolerances=[1e-5]
+    )
+    model.save(tmp_path / "model")
+    model = peakrl.with_monitor(peakrl.load(tmp_path / "model"), peakrl.Monitor(0, lambda *_: 0, ()))
+    policy = peakrl.Policy.from_rule(model, lambda step, state: 1)
+    certificate = {
+        "exact": lambda: peakrl.certify(model, policy),
+        "sampled": lambda: peakrl.certify(model, policy, episodes=10),
+        "learned": lambda: learn(model, Certified(2.0), episodes=10).certificate,
+    }[kind]()
+    certificate.save(tmp_path / "kept")
+    for found in (certificate, verify(tmp_path / "kept")):
+        assert any(line.startswith("a constraint counts as satisfied down to 1e-05") for line in found.rests_on)
+
+
+def test_values_that_cannot_be_recomputed_to_epsilon_are_not_confirmed(tmp_path):
+    """Rewards up to 1e12 are declared, but none above 1: two computations may differ by more than epsilon."""
+    model = peakrl.TabularModel.from_arrays(np.ones((1, 2, 1)), [[0.0, 1.0]], [], 1, reward_range=(0, 1e12))
+    run = learn(model, Certified(2.0), episodes=300, assumptions=Assumptions(max_reward=1.0))
+    assert run.certificate.holds
+    dataclasses.replace(run.certificate, gap=0.01, holds=True).save(tmp_path / "kept")
+    assert "can only be recomputed to" in verify(tmp_path / "kept").reason
+
+
+def test_of_several_epsilons_a_certificate_is_for_the_smallest_one_that_is_reached(tmp_path):
+    certificate = learn(problems.near_tie(), Certified((1e6, 1e-9)), episodes=300).certificate
+    certificate.save(tmp_path / "kept")
+    assert (certificate.holds, certificate.epsilon) == (True, 1e6)
+    assert verify(tmp_path / "kept").holds

@@ -33,7 +33,7 @@ SHOWN = {"exact": "exact for the given model", "sampled": "sampled", "learned": 
 #: What a policy is compared with, by `declared_safe`.
 BEST = {False: "best safe policy", True: "best policy that the declarations show to be safe"}
 #: The file of a certificate.
-CERTIFICATE = FileKind("certificate", schema=3)
+CERTIFICATE = FileKind("certificate", schema=4)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
 
@@ -34,6 +34,7 @@ from peakrl.certificates.episodes import (
     name_of,
     policy_evidence,
 )
+from peakrl.certificates.rests_on import on_episodes, on_model
 from peakrl.checks import check_count, check_fraction, check_number, check_seed, reward_limits
 from peakrl.compile import as_model, is_problem
 from peakrl.errors import PolicyError, UnknownStateError
@@ -137,11 +138,8 @@ def certify(
     if asked.episodes is not None:
         return sampled(ModelEpisodes(model, policy, asked.stream), optimum, asked)
     followed = as_policy(model, policy)
-    certificate = certificate_on_model(model, followed, evaluate(model, followed), optimum, asked.epsilon)
-    if followed is policy:
-        return certificate
-    asked_twice = "the function is deterministic: it was called twice for each step and state"
-    return replace(certificate, rests_on=(*certificate.rests_on, asked_twice))
+    table = "policy" if followed is policy else "function"
+    return certificate_on_model(model, followed, evaluate(model, followed), optimum, asked.epsilon, table)
 
 
 @dataclass(frozen=True)
@@ -172,13 +170,22 @@ def certificate_on_model(
     found: Evaluation,
     optimum: Solution[Policy] | None,
     epsilon: float | None = None,
+    table: str = "policy",
 ) -> Certificate:
-    """Return the exact certificate of a policy, from its evaluation and the optimum of its model."""
+    """Return the exact certificate of a policy, from its evaluation and the optimum of its model.
+
+    `table` is how it became a policy of the model, one of `rests_on.TABLES`.
+    """
     possible = bool((found.worst_margin < 0).any())
     violation = max(found.violation, LEAST) if possible else 0.0
     changes = policy.num_changes if isinstance(policy, AveragedPolicy) else 0
     highest, rounding = highest_value(model, optimum), rounding_of(model, changes, violates=possible)
     gap = None if highest is None else below(found.value, highest, rounding)
+    evidence = Evidence(
+        {"model": model_evidence(model)[0], "optimum": how_bounded(optimum), "table": table}
+        | policy_evidence(policy)[0],
+        model_evidence(model)[1] | policy_evidence(policy)[1],
+    )
     certificate = Certificate(
         holds=True,
         kind="exact",
@@ -191,16 +198,9 @@ def certificate_on_model(
         violation_high=violation,
         violation_probability_high=max(found.violation_probability, LEAST) if possible else 0.0,
         episodes=0,
-        rests_on=(
-            f"the system behaves as the model {model.name!r} says (digest {model.digest})",
-            optimum_words(model, optimum),
-            f"numbers are exact up to rounding: a gap of at most {rounding:.1e} counts as 0",
-        ),
+        rests_on=tuple(on_model(evidence.plain, rounding)),
         subject=name_of(policy),
-        evidence=Evidence(
-            {"model": model_evidence(model)[0], "optimum": how_bounded(optimum)} | policy_evidence(policy)[0],
-            model_evidence(model)[1] | policy_evidence(policy)[1],
-        ),
+        evidence=evidence,
     )
     return judged(certificate, possible, optimum)
 
@@ -234,16 +234,6 @@ def highest_value(model: TabularModel, optimum: Solution[Policy] | None) -> floa
 def how_bounded(optimum: Solution[Policy] | None) -> str:
     """Return the kind of the bound on the optimum, for the file."""
     return "most reward" if optimum is None else "solved"
-
-
-def optimum_words(model: TabularModel, optimum: Solution[Policy] | None) -> str:
-    """Return the origin of the bound on the optimum."""
-    if optimum is not None:
-        return "the optimum was computed by backward induction over all states of the model"
-    return (
-        f"the optimum was not computed, since the model has {model.num_outcomes:,} outcomes: the largest "
-        f"return of {model.horizon} steps is used instead"
-    )
 
 
 def judged(certificate: Certificate, possible: bool, optimum: Solution[Policy] | None) -> Certificate:
@@ -296,6 +286,7 @@ def certificate_of_episodes(
     slip = 2.0**-48 * (source.horizon + 16) * max(abs(low), abs(high))
     value_low = max(low, lower_mean(returns, low, part) - slip)
     highest = high if optimum is None else optimum.value if optimum.feasible else None
+    evidence = source.evidence(returns, violations, how_bounded(optimum))
     certificate = Certificate(
         holds=True,
         kind="sampled",
@@ -308,14 +299,11 @@ def certificate_of_episodes(
         violation_high=None if math.isinf(most) else upper_mean(violations, most, part) if most else 0.0,
         violation_probability_high=upper_mean((violations > 0).astype(np.float64), 1.0, part) if most else 0.0,
         episodes=len(returns),
-        rests_on=source.rests_on(None if source.model is None else optimum_words(source.model, optimum)),
+        rests_on=tuple(on_episodes(evidence.plain)),
         subject=source.subject,
-        evidence=source.evidence(returns, violations, how_bounded(optimum)),
+        evidence=evidence,
     )
     return judged(certificate, bool((violations > 0).any()), optimum)
-
-
-FILLED = "in a state that was not visited while learning the policy draws an available action, each equally likely"
 
 
 def policy_on_table(table: TabularModel, policy: Any) -> Policy | StochasticPolicy:
@@ -350,5 +338,5 @@ def certify_on_table(table: TabularModel, policy: Any, epsilon: float | None = N
     """Return the exact certificate, on the table, of a policy that was learned on the environment."""
     followed, filled = filled_on_table(table, policy)
     optimum = solve(table) if can_solve(table) else None
-    certificate = certificate_on_model(table, followed, evaluate(table, followed), optimum, epsilon)
-    return replace(certificate, rests_on=(*certificate.rests_on, FILLED)) if filled else certificate
+    how = "filled" if filled else "policy"
+    return certificate_on_model(table, followed, evaluate(table, followed), optimum, epsilon, how)

@@ -37,6 +37,7 @@ def model_evidence(model: TabularModel) -> Part:
         "stride": int(model.payoffs.stride),
         "constraint_names": list(model.constraint_names),
         "constraint_bounds": [float(bound) for bound in model.constraint_bounds],
+        "constraint_tolerances": [float(tolerance) for tolerance in model.constraint_tolerances],
         "reward_range": [float(end) for end in model.reward_range],
     }
     return plain, {f"model.{name}": array for name, array in model.meaning().items()}
@@ -65,6 +66,7 @@ class Episodes:
         policy: AnyPolicy | AnyRule,
         seed: int,
         bounds: tuple[float, ...] | None,
+        tolerances: tuple[float, ...],
     ) -> None:
         self._policy, self._seed = policy, seed
         #: None for environments.
@@ -78,6 +80,13 @@ class Episodes:
             "horizon": target.horizon,
             "reward_range": [float(end) for end in target.reward_range],
             "constraint_bounds": None if bounds is None else [float(bound) for bound in bounds],
+            "constraint_tolerances": [float(tolerance) for tolerance in tolerances],
+            "digest": None if self.model is None else self.model.digest,
+            "decides": "table"
+            if isinstance(policy, Exported)
+            else "predict"
+            if hasattr(policy, "predict")
+            else "function",
             "may_end_early": self.model is None,
             "seed": str(seed),
         }
@@ -86,13 +95,14 @@ class Episodes:
         """Return the returns and violations of so many further episodes, in the order in which they started."""
         raise NotImplementedError
 
-    def rests_on(self, optimum: str | None) -> tuple[str, ...]:
-        """Return the assumptions of the bounds from these episodes."""
-        raise NotImplementedError
+    def interventions(self) -> dict[str, Any]:
+        """Return how often something else than the policy decided: in states that it does not know, and a shield."""
+        return {"unvisited": None, "unvisited_steps": 0, "replaced_steps": None}
 
     def evidence(self, returns: Floats, violations: Floats, optimum: str) -> Evidence:
         """Return the numbers from which the bounds can be recomputed."""
-        plain, arrays = self._plain | {"optimum": optimum}, {"returns": returns, "violations": violations}
+        plain = self._plain | self.interventions() | {"optimum": optimum}
+        arrays = {"returns": returns, "violations": violations}
         if optimum == "solved" and self.model is not None:
             model, tables = model_evidence(self.model)
             return Evidence(plain | {"model": model}, arrays | tables)
@@ -104,15 +114,6 @@ def stream_of(seed: int, part: int = 0) -> int:
     return int(np.random.SeedSequence((STREAM, seed, part)).generate_state(1, np.uint64)[0])
 
 
-def same_for_all(what: str) -> tuple[str, ...]:
-    """Return the assumptions of every bound from episodes."""
-    return (
-        "the policy was fixed before these episodes, does not change while it is followed, and was not selected by "
-        "this certificate: another one has its own failure probability",
-        what,
-    )
-
-
 # On a model -----------------------------------------------------------------------------------------------------------
 
 
@@ -122,7 +123,7 @@ class ModelEpisodes(Episodes):
     def __init__(self, model: TabularModel, policy: AnyPolicy | AnyRule, seed: int) -> None:
         if isinstance(policy, Exported) or not callable(policy):
             model_for(model, policy)  # raises for anything else
-        super().__init__(model, policy, seed, model.constraint_bounds)
+        super().__init__(model, policy, seed, model.constraint_bounds, model.constraint_tolerances)
         self._model, self._part = model, 0
 
     def more(self, count: int) -> tuple[Floats, Floats]:
@@ -134,11 +135,6 @@ class ModelEpisodes(Episodes):
         words = seed_state(np.uint64(seed))
         paid = np.array([followed(self._model, self._policy, words) for _ in range(count)])
         return paid[:, 0].copy(), paid[:, 1].copy()
-
-    def rests_on(self, optimum: str | None) -> tuple[str, ...]:
-        """Return the assumptions of the bounds from these episodes."""
-        name = f"the system behaves as the model {self._model.name!r} says (digest {self._model.digest})"
-        return (*same_for_all(name), *filter(None, [optimum]))
 
 
 def followed(model: TabularModel, rule: AnyRule, words: Words) -> tuple[float, float]:
@@ -207,9 +203,11 @@ class EnvironmentEpisodes(Episodes):
         from peakrl.gym.constrained_env import adapt
 
         self._lanes, self._done = adapt(env), 0
-        super().__init__(self._lanes.rules, policy, seed, self._lanes.rules.constraints.bounds)
+        rules = self._lanes.rules
+        super().__init__(rules, policy, seed, rules.constraints.bounds, rules.constraints.tolerances or ())
         self._generator = np.random.default_rng(stream_of(seed))
-        self._unknown, self._fallback = unknown, Fallback(unknown, stream_of(seed, 2))
+        self._unknown = unknown if isinstance(unknown, str) else "function"
+        self._fallback = Fallback(unknown, stream_of(seed, 2))
 
     def more(self, count: int) -> tuple[Floats, Floats]:
         """Return the returns and violations of so many further episodes, in the order in which they started."""
@@ -218,41 +216,7 @@ class EnvironmentEpisodes(Episodes):
         seeds = [episode_seed(seed, begin + number) for number in range(count)]
         return followed_episodes(self._lanes, self._policy, seeds, self._generator, begin, self._fallback)
 
-    def rests_on(self, optimum: str | None) -> tuple[str, ...]:
-        """Return the assumptions of the bounds from these episodes."""
-        rules, bounds = self._lanes.rules, self._lanes.rules.constraints.bounds
-        low, high = rules.reward_range
-        episodes = f"episodes of {rules.name} are independent and identically distributed"
-        rewards = f"a reward lies in [{low:g}, {high:g}] and an episode has at most {rules.horizon} steps, as declared"
-        limits, forgiven = None, None
-        if bounds:
-            limits = f"|constraint| is at most {', '.join(f'{bound:g}' for bound in bounds)}, as declared"
-        if any(rules.constraints.tolerances or ()):
-            rooms = ", ".join(f"{room:g}" for room in rules.constraints.tolerances or ())
-            forgiven = f"a constraint counts as satisfied down to {rooms} below 0, as declared"
-        best = "nothing is known of the optimum but the largest possible return"
-        more = (limits, forgiven, self._filled(), self._decided(), self._shielded())
-        return (*same_for_all(episodes), rewards, *filter(None, more), optimum or best)
-
-    def _decided(self) -> str | None:
-        """Return what is assumed of a policy from elsewhere."""
-        if isinstance(self._policy, Exported):
-            return None
-        how = ", which is predict(observation, deterministic=True)," if hasattr(self._policy, "predict") else ""
-        return f"the policy{how} remembers nothing of an episode in the next"
-
-    def _shielded(self) -> str | None:
-        """Return how often a shield replaced the action of the policy, if there is one."""
-        if self._fallback.replaced is None:
-            return None
-        return (
-            f"the policy acts behind a shield, which replaced its action at {self._fallback.replaced:,} steps: nothing "
-            "is claimed of the policy without it"
-        )
-
-    def _filled(self) -> str | None:
-        """Return what is done in states that the policy does not know, if any occurred."""
-        if not self._fallback.uses:
-            return None
-        how = "an available action is drawn at random" if self._unknown == "random" else "the function given decides"
-        return f"in a state that was not visited while learning {how}: {self._fallback.uses:,} steps"
+    def interventions(self) -> dict[str, Any]:
+        """Return how often something else than the policy decided: in states that it does not know, and a shield."""
+        fallback = self._fallback
+        return {"unvisited": self._unknown, "unvisited_steps": fallback.uses, "replaced_steps": fallback.replaced}

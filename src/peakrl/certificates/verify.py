@@ -1,4 +1,4 @@
-"""Check a stored certificate by its evidence, with code that shares nothing with what made it: numpy, no kernels.
+"""Check a stored certificate by its evidence, in numpy; it shares only the sentences of `rests_on` with its maker.
 
 The check of its kind returns every number of the certificate that follows from its evidence, whether a violation is
 known to be possible, how far values may be off by rounding, and what it rests on; a ValueError names what is invalid.
@@ -30,6 +30,7 @@ import numpy as np
 
 from peakrl.certificates import verify_learned
 from peakrl.certificates.certificate import Certificate
+from peakrl.certificates.rests_on import OPTIMUM, on_episodes, on_model
 from peakrl.errors import StorageError
 from peakrl.records import Field, Record, fields_of
 from peakrl.types import Floats
@@ -44,7 +45,8 @@ VALUES = ("value_low", "value_high", "optimum_high", "gap")
 #: What no evidence can show, by kind.
 UNCHECKED = {
     "exact": "not checked, because a file cannot show it: that the system behaves as the model, and names",
-    "sampled": "not checked, because a file cannot show it: that the returns are those of fresh episodes, and names",
+    "sampled": "not checked, because a file cannot show it: that the returns are those of fresh episodes, names, and "
+    "how often something else than the policy decided",
     "learned": "not checked, because a file cannot show it: that the counts came from episodes, and names",
     "logged": "not checked, because a file cannot show it: that the counts are those of the log, and names",
 }
@@ -138,6 +140,8 @@ def judged(stored: Certificate, violates: bool, apart: float) -> str | None:
         return f"the bounds contradict each other: the value is at least {low} and at most {high}"
     if stored.epsilon is None:
         return "a constraint may be violated" if violates else None
+    if stored.kind == "learned" and apart > stored.epsilon:
+        return f"values can only be recomputed to {apart:.1e}, more than {stored.epsilon:g}"
     if stored.gap is None:
         return "no policy never violates, or nothing is known of the best one"
     if not stored.gap <= stored.epsilon:
@@ -165,6 +169,7 @@ def read_model(plain: Read, arrays: Read) -> SimpleNamespace:
     )
     m.stride, m.slots, m.rows = plain["stride"], len(m.slot_state), len(m.row_action)
     m.reward_range, m.constraint_bounds = numbers(plain["reward_range"]), numbers(plain["constraint_bounds"])
+    numbers(plain["constraint_tolerances"])
     require(type(m.horizon) is int and m.horizon >= 1 and type(m.stationary) is bool, "the horizon is none")
     require(type(m.stride) is int and m.stride in (0, 1), "the model has no such payoffs")
     require(digest_of(m, plain) == plain["digest"], "the arrays do not have the stored digest")
@@ -289,22 +294,19 @@ def check_exact(stored: Any, plain: Read, arrays: Read) -> Checked:
     value, violation, chance, risk = totals.tolist()
     apart = rounding(m, len(arrays.get("policy.change_row", ())), risk > 0)
     least = LEAST * (risk > 0)  # a possible event has a positive probability, also if it underflows
-    highest, words = optimum_of(m, plain["optimum"])
+    highest = optimum_of(m, plain["optimum"])
     gap = None if highest is None else highest - value
     gap = 0.0 if gap is not None and abs(gap) <= apart else gap
     found = {"failure_probability": 0.0, "value_low": value, "value_high": value, "optimum_high": highest, "gap": gap,
              "violation_high": max(violation, least), "violation_probability_high": min(1.0, max(chance, least)),
              "episodes": 0}  # fmt: skip
-    model = f"the system behaves as the model of digest {plain['model']['digest']}"
-    return found, risk > 0, 2 * apart, (model, words, f"values are exact up to rounding, {apart:.1e}")
+    return found, risk > 0, 2 * apart, tuple(on_model(plain, apart))
 
 
-def optimum_of(m: SimpleNamespace, how: Any) -> tuple[float | None, str]:
-    """Return an upper bound for policies that never violate (None: there is none), and what it is."""
-    if how == "solved":
-        return best_of(m), "the optimum was computed by backward induction over all states of the model"
-    require(how == "most reward", f"the optimum is {how!r}")
-    return m.horizon * limits(m.reward_range)[1], "the optimum is at most the largest return of all steps"
+def optimum_of(m: SimpleNamespace, how: Any) -> float | None:
+    """Return an upper bound for policies that never violate; None: there is none."""
+    require(how in OPTIMUM, f"the optimum is {how!r}")
+    return best_of(m) if how == "solved" else m.horizon * limits(m.reward_range)[1]
 
 
 def tables_of(m: SimpleNamespace, plain: Read, arrays: Read) -> Iterator[tuple[Any, Any]]:
@@ -375,7 +377,11 @@ def check_sampled(stored: Any, plain: Read, arrays: Read) -> Checked:
     inside = (low <= returns) & (returns <= high) & (violations <= most)
     require(inside.all() and len(returns) > 0, "an episode is outside of the declared range")
     require(0 < stored.failure_probability < 1, "no failure probability was declared")
-    require(plain["optimum"] in ("solved", "most reward"), "nothing says what is known of the optimum")
+    require(plain["optimum"] in OPTIMUM, "nothing says what is known of the optimum")
+    counts = [plain["unvisited_steps"], plain["replaced_steps"] or 0]
+    require(all(type(count) is int and count >= 0 for count in counts), "a number is not whole")
+    require(plain["unvisited"] is not None or not any(counts), "a policy on a model knows every state")
+    numbers(plain["constraint_tolerances"])
     part = stored.failure_probability / (4 if most else 2)
     slip = 2.0**-48 * (horizon + 16) * max(abs(low), abs(high))
     found: dict[str, float | None] = {
@@ -387,31 +393,15 @@ def check_sampled(stored: Any, plain: Read, arrays: Read) -> Checked:
         "optimum_high": high,
     }
     best: float | None = high
-    words = "nothing is known of the optimum but the largest possible return"
     if plain["optimum"] == "solved":
         model = read_model(plain["model"], arrays)
-        bounds = numbers(plain["constraint_bounds"])
-        same = (model.horizon, model.reward_range, model.constraint_bounds) == (
-            horizon,
-            (*plain["reward_range"],),
-            bounds,
-        )
+        names = ("horizon", "reward_range", "constraint_bounds", "constraint_tolerances", "digest")
+        same = all(plain[name] == plain["model"][name] for name in names)
         require(same and not plain["may_end_early"], "the declarations differ from the model")
-        best, words = optimum_of(model, "solved")
-        found["optimum_high"] = best
+        found["optimum_high"] = best = best_of(model)
     least = found["value_low"]
     found["gap"] = None if best is None or least is None else best - least
-    return found, bool((violations > 0).any()), APART * (high - low), (*rests_on(plain, horizon), words)
-
-
-def rests_on(plain: Read, horizon: int) -> Iterator[str]:
-    """Yield what bounds from episodes rest on, as declared."""
-    low, high = plain["reward_range"]
-    yield "the policy was fixed before these episodes and was not selected by this certificate"
-    yield "episodes are independent and identically distributed"
-    yield f"a reward lies in [{low:g}, {high:g}] and an episode has at most {horizon} steps"
-    if plain["constraint_bounds"]:
-        yield f"|constraint| is at most {', '.join(f'{bound:g}' for bound in plain['constraint_bounds'])}"
+    return found, bool((violations > 0).any()), APART * (high - low), tuple(on_episodes(plain))
 
 
 def ends(plain: Read) -> tuple[int, tuple[float, float], float]:

@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from peakrl.certificates.rests_on import DECLARED, on_learning, on_log
 from peakrl.records import Field, Record
 
 #: Steps of the grids of returns and gaps; relative difference of two computations; halvings of the room of the best nu.
@@ -80,7 +81,7 @@ def check(declared: Any, plain: Read, arrays: Read) -> tuple[dict[str, float | N
     gap = None if high is None else min(high - low, by_gaps)
     require(high is None or chance > 0 or low <= high, "the bounds contradict each other")
     best = max(low if chance == 0 else d.least * d.horizon, -math.inf if high is None else -high, 0.0)
-    most = high if chance == 0 else None
+    most = high if chance * d.most_violation == 0 else None
     if d.logged and d.given:
         above = d.rounding - pursued(d, -d.reward_range[1], -d.reward_range[0], -1.0)
         most = min([above, d.horizon * d.reward_range[1]] + [high] * (most is not None))
@@ -91,55 +92,8 @@ def check(declared: Any, plain: Read, arrays: Read) -> tuple[dict[str, float | N
         "violation_probability_high": chance, "episodes": d.episodes, "declared_safe": d.safe,
     }  # fmt: skip
     # If nothing is random, the same sums are computed in the same order.
-    return (
-        numbers,
-        chance > 0 and not d.logged,
-        0.0 if d.deterministic else NEAR * d.horizon * d.size,
-        tuple(meaning(d)),
-    )
-
-
-def meaning(d: SimpleNamespace) -> Iterator[str]:
-    """Yield what the certificate rests on, by its declarations."""
-    yield "episodes are independent, and what follows depends on nothing but step, state and action"
-    yield f"rewards lie between {d.least:g} and {d.reward_range[1]:g}, an episode has at most {d.horizon} steps"
-    if d.constraint_bounds:
-        yield f"|constraint| is at most {', '.join(f'{bound:g}' for bound in d.constraint_bounds)}"
-    yield "some policy satisfies every constraint; otherwise only the bound on the violation holds"
-    if d.logged:
-        yield "no hidden confounding and no drift; no row was dropped or edited after its outcome was known"
-        chosen = "this log" if d.given else "the later half of the log, by rows in order"
-        yield f"the policy was fixed before {chosen}"
-        if d.inferred:
-            yield f"every state offers the {d.inferred} actions of the log, and there are no others"
-        if d.missing:
-            yield f"the next states of {d.missing} rows are missing for reasons that do not depend on them"
-    yield "one failure probability covers one run: of several runs, not the luckiest"
-    if d.stationary:
-        yield "dynamics, rewards and constraints do not depend on the step"
-    if d.growing:
-        number = "not bounded" if d.states is None else f"at most {d.states:,}"
-        yield f"observations are states, and their number is {number}"
-        if not d.may_end:
-            yield f"no episode ends before its {d.horizon} steps"
-    if not d.joint:
-        yield "a reward depends on nothing but step, state and action"
-    if d.certain:
-        yield "whether a constraint is violated depends on nothing but step, state and action"
-    if len(d.tested) < d.rows:
-        yield "pairs of one group have the same constraints"
-    if d.max_reward < d.reward_range[1]:
-        yield f"no step without a violation earns more than {d.max_reward:g}"
-    if d.shared or len(d.cell_start) - 1 < d.rows:
-        yield "pairs of one group share the distribution of the next state"
-    if d.noises:
-        yield f"the next state follows from state, action and one of {d.noises} noises, which are drawn independently"
-    if d.safe:
-        yield "what is declared to be safe is safe; the best policy is among those that are safe by it"
-    if d.forbidden.any():
-        yield "actions that are declared to fail do"
-    if d.deterministic:
-        yield "nothing is random"
+    apart = 0.0 if d.deterministic else NEAR * d.horizon * d.size
+    return numbers, chance > 0 and not d.logged, apart, tuple((on_log if d.logged else on_learning)(plain))
 
 
 def require(sound: Any, words: str) -> None:
@@ -158,7 +112,7 @@ def read(declared: Any, plain: Read, arrays: Read) -> SimpleNamespace:
         require(all(type(n) is int and n >= 0 for n in (d.inferred, d.missing, d.of_episodes)), "a number is not whole")
     require(all(type(getattr(d, name)) is bool for name in FLAGS), "a flag is neither true nor false")
     require(all(type(getattr(d, name)) is int and getattr(d, name) >= 0 for name in WHOLE), "a number is not whole")
-    numbers = [*d.reward_range, *d.constraint_bounds, d.max_reward, d.epsilon, d.top]
+    numbers = [*d.reward_range, *d.constraint_bounds, *d.constraint_tolerances, d.max_reward, d.epsilon, d.top]
     require(all(type(one) is float and abs(one) <= 1e300 for one in numbers), "a number is not finite")
     known = d.states is not None
     require(d.growing or not known, "a model has no declared number of states")
@@ -172,6 +126,7 @@ def read(declared: Any, plain: Read, arrays: Read) -> SimpleNamespace:
     check_ranges(d, most, met)
     check_indices(d)
     check_counts(d)
+    check_declared(d)
     arrange(d)
     return d
 
@@ -255,6 +210,9 @@ def check_counts(d: SimpleNamespace) -> None:
     own = slice(0, d.cell_start[-1])
     seen = d.cell_reward[own][d.cell_count[own] > 0] if d.joint else d.reward[d.known == 1]
     require((seen >= least) & (seen <= most), "a reward is outside of its range")
+    if not d.joint:
+        fine = (d.known == 1) & ((d.tested == 1) & (d.max_violation == 0))[d.group_of_row]
+        require(d.reward[fine] <= d.max_reward, "a reward without a violation is above the largest one")
     if d.deterministic:
         outcomes = np.add.reduceat((d.cell_count > 0).astype(np.int64), d.cell_start)
         require(outcomes <= 1, "nothing is random, and yet there are two outcomes")
@@ -263,6 +221,27 @@ def check_counts(d: SimpleNamespace) -> None:
             arrived = np.bincount(d.cell_next + 1, counts, d.slots + 1)[1:]
             left = np.diff(np.append(0, np.cumsum(taken[d.distribution_of_row]))[d.row_start])
             require(left <= arrived, "a state was left more often than it was reached")
+
+
+def check_declared(d: SimpleNamespace) -> None:
+    """Raise if a declaration is used that is not named, or one is named that does not exist."""
+    require(isinstance(d.declared, dict) and all(name in DECLARED for name in d.declared), "a declaration is unknown")
+    depends_on = d.declared.get("constraint_depends_on", "pair")
+    require(depends_on in ("pair", "action", "state"), "constraints depend on something unknown")
+    shared = d.shared or len(d.cell_start) - 1 < len(d.distribution_of_row)
+    used = {
+        "deterministic": d.deterministic,
+        "dynamics": d.noises > 0,
+        "max_reward": d.max_reward < d.reward_range[1],
+        "constraint_depends_on": len(d.tested) < d.rows,
+        "shared_transitions": shared and not d.noises,
+        "support safe_policy": d.safe,
+        "support safe_policy constraints": d.forbidden.any(),
+        "rewards deterministic": d.growing and not d.joint,
+        "constraints deterministic": d.growing and d.certain,
+    }
+    for names, uses in used.items():
+        require(not uses or not d.declared.keys().isdisjoint(names.split()), f"{names} is not declared, but used")
 
 
 def arrange(d: SimpleNamespace) -> None:
@@ -294,6 +273,7 @@ def arrange(d: SimpleNamespace) -> None:
         at = SimpleNamespace(h=h, slots=np.flatnonzero(here), rows=np.flatnonzero(np.repeat(here, size)))
         at.begin, at.node = np.cumsum(size[at.slots]) - size[at.slots], at.slots + h * d.slots * d.stationary
         at.mine, at.forbidden = d.candidate[at.node], forbidden[h * d.stationary]
+        require(d.growing or at.slots.size, "a step has no states")
         d.at.append(at)
         if d.logged:
             at.weight = d.weights.reshape(-1, d.rows)[h * d.stationary][at.rows]
@@ -410,6 +390,7 @@ def returned(d: SimpleNamespace) -> tuple[float, float]:
         *_, (_, values) = lower_values(d, d.cell_count, kept & (d.known == 1), np.zeros(len(d.cell_start)))
         value = float(values[d.cell_next[d.cell_start[-1]]])
         if value > -np.inf:
+            require(not d.violated, "the policy violated where it cannot")
             return value, 0.0
     share, low = math.log(d.policies * (d.policies + 1) / (0.2 * d.p)), least
     if d.played and not d.deterministic:
@@ -417,6 +398,7 @@ def returned(d: SimpleNamespace) -> tuple[float, float]:
         low = max(least, -mixed(-grid, d.returns_count, -least, share + math.log(3)))
     read = d.certain and d.complete and all(kept[at.mine].all() for at in d.at)
     if read or not d.constraint_bounds or (d.safe and all(map(stays, d.at))):
+        require(not d.violated, "the policy violated where it cannot")
         return low, 0.0
     return low, mixed([0.0, 1.0], [d.played - d.violated, d.violated], 1.0, share) if d.played else 1.0
 

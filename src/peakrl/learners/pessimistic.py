@@ -28,12 +28,13 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from peakrl.certificates.certificate import Certificate, Evidence
+from peakrl.certificates.rests_on import on_log
 from peakrl.errors import SettingsError
 from peakrl.jit import loop
 from peakrl.learners.base import LearnerSettings, ProofHistory, Task
 from peakrl.learners.certified.bounds import LOWER, ROUGH, VIOLATION
 from peakrl.learners.certified.declared import environment_facts
-from peakrl.learners.certified.evidence import cell_arrays, evidence_of, rests_on
+from peakrl.learners.certified.evidence import cell_arrays, evidence_of
 from peakrl.learners.certified.gaps import NOT_JOINT, least_following, plan_candidate
 from peakrl.learners.certified.learner import Certified, CertifiedLearner
 from peakrl.learners.certified.tables import FIRST, OPEN, Tables
@@ -288,7 +289,7 @@ class PessimisticLearner(CertifiedLearner):
         bounds = self.bounds_now()
         feasible, safe = bounds.optimum_high > -math.inf, bounds.violation_high == 0.0
         highs = [bounds.optimum_high] * (feasible and safe) + [self.return_high()] * log.given
-        false = feasible and safe and bounds.value_low > bounds.optimum_high
+        false, evidence = feasible and safe and bounds.value_low > bounds.optimum_high, self._evidence()
         return Certificate(
             holds=not false,
             kind="logged",
@@ -301,17 +302,17 @@ class PessimisticLearner(CertifiedLearner):
             violation_high=bounds.violation_high,
             violation_probability_high=bounds.violation_probability_high,
             episodes=self.status.episodes,
-            rests_on=(*bound_lines(self), *log_lines(log)),
+            rests_on=tuple(on_log(evidence.plain)),
             reason="the bounds contradict each other: something that they rest on is false" if false else None,
             subject=f"the policy {'given for' if log.given else 'learned from'} the log {self.space.states().name!r}",
             declared_safe=self.facts.safe,
-            evidence=self._evidence(),
+            evidence=evidence,
         )
 
     def _evidence(self) -> Evidence:
         """Return the numbers from which the certificate can be verified."""
         t, log, weights = self.tables, self.log, self.policy_weights()
-        evidence = evidence_of(self)
+        evidence = evidence_of(self, self.epsilons[-1])
         plain = {"given": bool(log.given), "inferred": log.inferred, "missing": log.missing}
         plain |= {"of_episodes": self.status.episodes, "several": is_random(weights)}
         t.then_count[:], t.then_before[:] = t.cell_count, t.cell_before
@@ -329,29 +330,3 @@ class PessimisticLearner(CertifiedLearner):
         """Restore what `arrays` returned."""
         super().load(arrays)
         self.log = LogFacts(*map(int, arrays["log"]))
-
-
-def bound_lines(r: PessimisticLearner) -> list[str]:
-    """Return what bounds of the certified learner rest on, without its own rule in states that were not visited."""
-    return [line for line in rests_on(r) if not (r.log.given and line.startswith("in a state"))]
-
-
-def log_lines(log: LogFacts) -> list[str]:
-    """Return what a certificate from a log rests on."""
-    chosen = (
-        "the policy was fixed before anybody looked at this log"
-        if log.given
-        else "the rows are in the order of time and the number of episodes was fixed in advance: the policy was chosen "
-        "on the rows before the middle episode, and nobody learned from this log before, with another split or option"
-    )
-    lines = [
-        "whoever chose the actions saw nothing that affects the outcome beside the state (no hidden confounding), and "
-        "nothing drifted",
-        "no row or episode was dropped, repeated or edited after its outcome was known",
-        chosen,
-    ]
-    if log.inferred:
-        lines.append(f"every state offers the {log.inferred} actions of the log, and there are no others")
-    if log.missing:
-        lines.append(f"the next states of {log.missing:,} rows are missing for reasons that do not depend on them")
-    return lines

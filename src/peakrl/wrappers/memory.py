@@ -308,6 +308,7 @@ class Product:
             Header(
                 base.name, base.horizon, (*base.constraint_names, *(each.name for each in self.automata)),
                 base.reward_range, (*base.constraint_bounds, *(each.bound for each in self.automata)),
+                (*base.constraint_tolerances, *(0.0 for _ in self.automata)) if base.constraint_tolerances else (),
             ),
             shared_lists(start, slots_of(reached).astype(np.int32), transitions.probability[index], ends),
             self.payoffs(row, start, sizes, values),

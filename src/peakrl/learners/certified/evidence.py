@@ -16,10 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.certificates.certificate import BEST, Certificate, Evidence
+from peakrl.certificates.rests_on import DECLARED as DECLARATIONS
+from peakrl.certificates.rests_on import on_learning
+from peakrl.learners.assumptions import plain
 from peakrl.learners.certified.phases import Rounds, shortfall
-from peakrl.learners.certified.tables import LIMITS, OPEN, TOP, VIOLATED
+from peakrl.learners.certified.tables import OPEN, TOP, VIOLATED
 from peakrl.learners.infeasibility import DECLARED
-from peakrl.learners.space import GrowingSpace
+from peakrl.learners.space import ModelSpace
 
 #: Why nothing is certified if every action failed after an observation that need not be a state.
 ALIKE = (
@@ -28,27 +31,17 @@ ALIKE = (
 )
 #: Tables that are part of the evidence as they are.
 PLAIN = ("known", "then_known", "reward", "group_of_row", "tested", "max_violation", "then_max_violation", "row_start")
-#: What each declaration means, for `rests_on`.
-WORDS = {
-    "shared_transitions": "declared: pairs of one group share the distribution of the next state",
-    "constraint_depends_on": "declared: constraints depend on nothing but the {}",
-    "rewards": "declared: the rewards",
-    "max_reward": "declared: no step without a violation earns more than {}",
-    "deterministic": "declared: nothing is random",
-    "support": "declared: every possible outcome is in the support; the best policy is among those that are safe by it",
-    "safe_policy": "declared: the safe policy is safe; the best policy is among those safe by it and the support",
-    "constraints": "declared: the constraints of each step, state and action",
-    "dynamics": "declared: how the next state follows from state, action and independent, identically drawn noise",
-}
 
 
 def certificate(r: Rounds) -> Certificate:
-    """Return the certificate for the smallest epsilon or, if it is not reached, the current bounds."""
+    """Return the certificate for the smallest epsilon that is reached; if none is, one that does not hold."""
     r.settle()
     bounds = r.bounds_now()
     if r.status.dead_first != OPEN:
         bounds = replace(bounds, optimum_high=-math.inf)
-    epsilon = r.in_units(r.epsilons[-1], bounds)
+    reached = [each for each in r.epsilons if shortfall(bounds, r.in_units(each, bounds)) is None]
+    wanted = min(reached, default=r.epsilons[-1])
+    epsilon, evidence = r.in_units(wanted, bounds), evidence_of(r, wanted)
     reason = shortfall(bounds, epsilon, BEST[r.facts.safe])
     feasible, safe = bounds.optimum_high > -math.inf, bounds.violation_high == 0.0
     if not feasible and not r.space.observes_states:
@@ -59,37 +52,17 @@ def certificate(r: Rounds) -> Certificate:
         epsilon=epsilon,
         failure_probability=r.failure_probability,
         episodes=r.status.episodes,
-        rests_on=rests_on(r),
+        rests_on=tuple(on_learning(evidence.plain)),
         reason=reason,
         subject=f"the policy learned on {r.space.states().name!r}",
         declared_safe=r.facts.safe,
-        evidence=evidence_of(r),
+        evidence=evidence,
         value_low=bounds.value_low,
         value_high=bounds.optimum_high if feasible and safe else None,
         optimum_high=bounds.optimum_high if feasible else None,
         gap=bounds.gap if feasible else None,
         violation_high=bounds.violation_high,
         violation_probability_high=bounds.violation_probability_high,
-    )
-
-
-def rests_on(r: Rounds) -> tuple[str, ...]:
-    """Return the assumptions of the certificate, a sentence each."""
-    states, declared = r.space.states(), r.task.assumptions.declared()
-    known = "horizon" if r.facts.growing else "states, actions, horizon"
-    lines = [
-        "episodes are independent, and what follows depends on nothing but step, state and action",
-        f"{known} ({states.horizon}), reward range and constraint bounds of {states.name!r}",
-        "some policy satisfies every constraint; otherwise only the bound on the violation holds",
-        "one failure probability covers one run: of several runs, not the luckiest",
-    ]
-    if states.stationary:
-        lines.append("dynamics, rewards and constraints do not depend on the step")
-    if isinstance(r.space, GrowingSpace):
-        lines += environment_lines(r, r.space)
-    return (
-        *lines,
-        *(text.format(declared[name]) for name, text in WORDS.items() if declared.get(name) not in (None, False)),
     )
 
 
@@ -105,35 +78,18 @@ def contradiction(r: Rounds) -> str:
     )
 
 
-def environment_lines(r: Rounds, space: GrowingSpace) -> list[str]:
-    """Return the assumptions that are specific to environments."""
-    assumptions = r.task.assumptions
-    lines, states = ["observations are states (the process is Markov), and resets are independent"], r.facts.states
-    if space.rules.aliased:
-        lines.append("cells are treated as states, which they are not: the bounds are wrong by what a cell hides")
-    where = "" if space.shared else " at a step"
-    lines.append(
-        "the number of states is not bounded" if states is None else f"there are at most {states:,} states{where}"
-    )
-    if not r.facts.reward_range[0] <= 0.0 <= r.facts.most:
-        lines.append(f"no episode ends before its {space.horizon} steps: the steps left out would earn 0")
-    known = ", of those that satisfied their constraints before it was frozen if there is one"
-    lines.append(
-        "in a state that was not visited the policy takes the first available action"
-        + (" that the declarations allow" if not LIMITS.isdisjoint(assumptions.declared()) else "")
-        + (known if assumptions.constraint_depends_on in ("action", "pair") else "")
-    )
-    tolerances = space.rules.constraints.tolerances or ()
-    if any(tolerances):
-        shown = ", ".join(f"{tolerance:g}" for tolerance in tolerances)
-        lines.append(f"a constraint counts as satisfied down to {shown} below 0, as declared")
-    return lines
-
-
-def evidence_of(r: Rounds) -> Evidence:
-    """Return the numbers from which the certificate can be verified."""
-    t, facts, status = r.tables, r.facts, r.status
-    plain: dict[str, Any] = {
+def evidence_of(r: Rounds, epsilon: float) -> Evidence:
+    """Return the numbers from which the certificate for `epsilon` can be verified."""
+    t, facts, status, space, given = r.tables, r.facts, r.status, r.space, r.task.assumptions.declared()
+    if isinstance(space, ModelSpace):
+        aliased, tolerances = False, space.model.constraint_tolerances
+    else:
+        aliased, tolerances = space.rules.aliased, space.rules.constraints.tolerances or ()
+    numbers: dict[str, Any] = {
+        "name": space.states().name,
+        "declared": {name: plain(given[name]) for name in DECLARATIONS if given.get(name) not in (None, False)},
+        "constraint_tolerances": list(tolerances),
+        "aliased": aliased,
         "horizon": t.horizon,
         "stationary": bool(r.space.shared),
         "reward_range": list(map(float, facts.reward_range)),
@@ -148,7 +104,7 @@ def evidence_of(r: Rounds) -> Evidence:
         "growing": facts.growing,
         "noises": facts.noises,
         "shared": r.declared.shared,
-        "epsilon": float(r.epsilons[-1]),
+        "epsilon": float(epsilon),
         "relative": r.relative,
         "policies": status.policies,
         "attempts": status.attempts,
@@ -156,7 +112,7 @@ def evidence_of(r: Rounds) -> Evidence:
         "top": float(t.scale[TOP]),
     }
     arrays = evidence_arrays(r)
-    return Evidence(plain | {"candidate_digest": digest_of(arrays["candidate"])}, arrays)
+    return Evidence(numbers | {"candidate_digest": digest_of(arrays["candidate"])}, arrays)
 
 
 def digest_of(array: NDArray[Any]) -> str:
