@@ -154,10 +154,6 @@ def run_record(run):
 LEARNERS = {
     "PosteriorSampling": PosteriorSampling,
     "SafeQ": SafeQ,
-    "SafeQ plain": lambda: SafeQ(
-        tight_optimism=False, constraint_memory=False, share_steps=False, adaptive_steps=False, trials=False,
-        slack=0.1,
-    ),
     "ConstrainedQ.paper": lambda: ConstrainedQ.paper(slack=0.1),
     "ConstrainedQ.published": lambda: ConstrainedQ.published(slack=0.1),
     "ConstrainedQ.deterministic": lambda: ConstrainedQ.deterministic(phi=0.1),

@@ -20,7 +20,6 @@ LEARNERS = {
     "posterior": PosteriorSampling(),
     "practical": SafeQ(),
     "practical, no trials": SafeQ(trials=False),
-    "practical, penalties": SafeQ(constraint_memory=False),
     "certified": Certified(1e-6),
     "UCBVI": peakrl.learners.UCBVI(),
     "SUCBVI": peakrl.learners.SUCBVI(),

@@ -47,22 +47,8 @@ def algorithm_of(model, case, episodes):
 SETTINGS = {
     "as it comes": practical(),
     "no trials": practical(trials=False),
-    "plain steps": practical(adaptive_steps=False),
     "no sharing": practical(share_steps=False),
-    "no sharing, plain steps": practical(share_steps=False, adaptive_steps=False),
-    "no memory": practical(constraint_memory=False, slack=0.1),
-    "loose start": practical(tight_optimism=False),
-    "everything off": practical(
-        tight_optimism=False,
-        constraint_memory=False,
-        share_steps=False,
-        adaptive_steps=False,
-        trials=False,
-        slack=0.2,
-    ),
 }
-#: Settings whose memory must keep every promise.
-REMEMBERING = [name for name, (settings, _) in SETTINGS.items() if settings.constraint_memory]
 
 
 def forbidden(learned):
@@ -79,10 +65,9 @@ def twin(problem, model, case):
     )
     horizon, count = model.horizon, max(model.num_constraints, 1)
     span = model.reward_range[1] - model.reward_range[0]
-    slater = settings.slack / 2 or 0.01 * min(model.constraint_bounds)
+    slater = 0.01 * min(model.constraint_bounds)
     penalty = settings.penalty if settings.penalty is not None else 2 * horizon * count * span / slater
-    level = span if settings.tight_optimism else max(penalty, span)
-    start = [level * (horizon - h) for h in range(horizon)]
+    start = [span * (horizon - h) for h in range(horizon)]
     return naive.PracticalTwin(problem, model, told, penalty=penalty, start=start)
 
 
@@ -115,7 +100,7 @@ def test_tables_forbidden_pairs_and_policies_equal_the_twins_bit_for_bit(name):
         assert twin_differences(random_problem(seed), SETTINGS[name], seed + 5) == []
 
 
-@pytest.mark.parametrize("name", REMEMBERING)
+@pytest.mark.parametrize("name", SETTINGS)
 def test_a_restart_after_the_proof_equals_the_twins(name):
     restarted = 0
     for seed in range(8):
@@ -214,7 +199,7 @@ def test_violations_that_hold_for_all_alike_equal_the_twins():
 
 
 def test_a_violating_episode_removes_a_pair_or_ends_the_proof():
-    for seed, name in enumerate([*REMEMBERING] * 3):
+    for seed, name in enumerate([*SETTINGS] * 3):
         model = compile_model(random_problem(seed, actions=3))
         learner = Trainer(
             model, SETTINGS[name][0], planned=60, seed=seed, every=0, average=False, assumptions=SETTINGS[name][1]
@@ -227,7 +212,7 @@ def test_a_violating_episode_removes_a_pair_or_ends_the_proof():
                 assert forbidden(engine).sum() > removed or engine.feasible() is False
 
 
-@pytest.mark.parametrize("name", REMEMBERING)
+@pytest.mark.parametrize("name", SETTINGS)
 def test_nothing_that_is_safe_is_ever_forbidden(name):
     count = 0
     for seed in range(30):
@@ -251,7 +236,7 @@ def test_a_problem_is_declared_infeasible_only_if_it_is_and_the_proof_can_be_che
     for seed in range(200):
         problem = random_problem(2000 + seed)
         model = compile_model(problem)
-        settings = SETTINGS[REMEMBERING[seed % len(REMEMBERING)]]
+        settings = [*SETTINGS.values()][seed % len(SETTINGS)]
         run = learn(model, settings, episodes=60, seed=seed, history="none")
         if run.feasible is False:
             proved += 1
@@ -442,9 +427,6 @@ def test_declarations_that_the_model_contradicts_are_refused_by_name():
 @pytest.mark.parametrize(
     ("values", "culprit"),
     [
-        ({"constraint_memory": False, "constraint_depends_on": "action"}, "constraint_depends_on"),
-        ({"constraint_memory": False, "max_reward": 1.0}, "max_reward"),
-        ({"tight_optimism": False, "max_reward": 1.0}, "max_reward"),
         ({"max_reward": math.nan}, "max_reward"),
         ({"constraint_depends_on": "weather"}, "constraint_depends_on"),
         ({"penalty": -1.0}, "penalty"),

@@ -29,12 +29,8 @@ FIELDS: dict[type[LearnerSettings], dict[str, st.SearchStrategy[Any]]] = {
         "failure_probability": st.floats(0.01, 0.99),
     },
     learners.SafeQ: {
-        "slack": st.just(0.0) | positive,
         "penalty": st.none() | st.just(0.0) | positive,
-        "tight_optimism": st.booleans(),
-        "constraint_memory": st.booleans(),
         "share_steps": st.booleans(),
-        "adaptive_steps": st.booleans(),
         "trials": st.booleans(),
     },
 }
@@ -81,7 +77,7 @@ def test_settings_show_themselves_as_the_call_that_makes_them_so_no_two_look_ali
     ("settings", "shown"),
     [
         (SafeQ(), "SafeQ()"),
-        (SafeQ(tight_optimism=False, slack=0.5), "SafeQ(tight_optimism=False, slack=0.5)"),
+        (SafeQ(trials=False, penalty=0.5), "SafeQ(trials=False, penalty=0.5)"),
         (ConstrainedQ.paper(0.1, bonus="hoeffding"), "ConstrainedQ(slack=0.1, bonus='hoeffding', start='flat')"),
         (ConstrainedQ.published(1), "ConstrainedQ(slack=1.0, unit_rewards=True)"),
         (Certified([0.1, 0.5]), "Certified(epsilon=(0.5, 0.1))"),

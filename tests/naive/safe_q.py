@@ -24,7 +24,7 @@ class PracticalTwin:
         self.stationary, self.least_reward = model.stationary, model.reward_range[0]
         self.horizon = problem.horizon
         self.share = self.stationary and settings.share_steps is not False
-        self.remembers, self.proved = settings.constraint_memory, None
+        self.remembers, self.proved = True, None
         points = {point: list(problem.actions(*point)) for point in decision_points(problem)}
         if self.stationary:
             # One table for all steps: a state has its place at every step, also where it cannot be met.
@@ -113,24 +113,20 @@ class PracticalTwin:
                 self.tried_next[c, state] = max(self.nodes[c, state], key=lambda a, c=c: self.hope(c, state, a))
 
     def hope(self, h, state, action):
-        key, offset = self.key(h, state, action), self.window if self.settings.adaptive_steps else float(self.horizon)
+        key = self.key(h, state, action)
         spread = self.errors.get(key, (0.0, 0.0, 0.0))[2]
-        if not self.settings.adaptive_steps:
-            spread = (offset + 1.0) / (offset + self.n[key]) if key in self.n else 0.0
         return self.q[h, state, action] + self.doubt * math.sqrt(spread * self.square.get(key, 0.0))
 
     def step_size(self, key, old, target):
         t = self.n[key] = self.n.get(key, 0) + 1
         if self.proved:
             return (self.horizon + 1.0) / (self.horizon + self.patience + t)
-        offset = self.window if self.settings.adaptive_steps else float(self.horizon)
+        offset = self.window
         if old == -math.inf or target == -math.inf:
             return (offset + 1.0) / (offset + t)
         delta = target - old
         error, mean = delta if t > 1 else self.start[-1], self.square.get(key, 0.0)
         self.square[key] = mean + (error * error - mean) / t
-        if not self.settings.adaptive_steps:
-            return (offset + 1.0) / (offset + t)
         b, v, spread = self.errors.get(key, (0.0, 0.0, 0.0))
         g = offset / (offset + t)
         b = (1.0 - g) * b + g * delta
@@ -164,7 +160,7 @@ class PracticalTwin:
                 self.forbid(h, state, action, violation)
             reward = r - self.least_reward
             if not self.remembers and f:
-                beyond = sum(min(0.0, min(x, 0.0) + self.settings.slack) for x in f)
+                beyond = sum(min(0.0, min(x, 0.0)) for x in f)
                 reward = r + (self.penalty / len(f)) * beyond - self.least_reward
             self.update_pair(h, state, action, reward, following)
             if self.settings.trials and not self.proved:

@@ -40,7 +40,6 @@ SETTINGS = {
     "theorem 2": ConstrainedQ.deterministic(0.3, bonus="none"),
     "practical": SafeQ(),
     "each step apart": SafeQ(share_steps=False),
-    "no memory": SafeQ(constraint_memory=False, adaptive_steps=False, slack=0.1),
 }
 
 

@@ -40,9 +40,7 @@ SETTINGS = [
     ConstrainedQ.published(0.25),
     ConstrainedQ.deterministic(0.3, bonus="none"),
     SafeQ(),
-    SafeQ(constraint_memory=False, slack=0.1),
-    SafeQ(adaptive_steps=False, share_steps=False),
-    SafeQ(tight_optimism=False),
+    SafeQ(share_steps=False),
     SafeQ(trials=False),
 ]
 POINT = namedtuple("POINT", ("x", "y"))

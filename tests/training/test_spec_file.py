@@ -190,7 +190,7 @@ def test_a_json_file_says_the_same_as_a_toml_file(tmp_path):
     [
         ("", PosteriorSampling()),
         ("optimism = 0.1", PosteriorSampling(optimism=0.1)),
-        ('learner = "SafeQ"\nadaptive_steps = false', SafeQ(adaptive_steps=False)),
+        ('learner = "SafeQ"\ntrials = false', SafeQ(trials=False)),
         (
             'learner = "ConstrainedQ"\npreset = "paper"\nslack = 0.2\nbonus = "hoeffding"',
             ConstrainedQ.paper(0.2, bonus="hoeffding"),

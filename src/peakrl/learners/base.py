@@ -555,8 +555,7 @@ class TabularAlgorithm(Algorithm, Generic[T]):
     @property
     def proved_in(self) -> int | None:
         """The episode that completed the proof of infeasibility."""
-        proved: Longs | None = getattr(self.tables, "proved", None)
-        return None if proved is None else int(proved[0]) or None
+        return int(self.tables.proved[0]) or None if hasattr(self.tables, "proved") else None
 
     @property
     def dead_first(self) -> int | None:

@@ -32,11 +32,11 @@ class Levels:
     cap: Floats
 
 
-def levels(start: Start, sizes: Sizes, penalty: float, max_reward: float | None = None) -> Levels:
+def levels(start: Start, sizes: Sizes, penalty: float) -> Levels:
     """Return the initial values and caps of Q."""
     remaining = np.arange(sizes.horizon, 0, -1, dtype=np.float64)
     if start == "tight":
-        tight = most_above(sizes, max_reward) * remaining
+        tight = sizes.span * remaining
         return Levels(tight, tight.copy())
     level = level_of(penalty, sizes)
     flat = np.full(sizes.horizon, level * sizes.horizon)

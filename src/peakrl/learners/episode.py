@@ -193,45 +193,21 @@ def register(
     HOOKS[kind] = Hooks(begin, choose, learn, pause)
 
 
-def begin_hook(tables: Any, layout: Layout, generator: Words, episode: int, log: Log) -> None:
-    """Call the hook `begin`."""
-    HOOKS[type(tables)].begin(tables, layout, generator, episode, log)
+def hook(name: str) -> Callable[..., Any]:
+    """Return a function that calls the hook of this name of its first argument, the tables, also in compiled code."""
+
+    def call(tables: Any, *arguments: Any) -> Any:
+        return getattr(HOOKS[type(tables)], name)(tables, *arguments)
+
+    # Compiled as a function of its own: `inline="always"` would compile it twice, also into the loop.
+    @overload(call, jit_options=LOOP, strict=False)
+    def compiled(tables: Any, *arguments: Any) -> Any:
+        return getattr(HOOKS[tables.instance_class], name)
+
+    return call
 
 
-def choose_hook(tables: Any, layout: Layout, step: int, slot: int) -> Any:
-    """Call the hook `choose`."""
-    return HOOKS[type(tables)].choose(tables, layout, step, slot)
-
-
-def learn_hook(tables: Any, layout: Layout, path: Path, length: int, episode: int, log: Log) -> None:
-    """Call the hook `learn`."""
-    HOOKS[type(tables)].learn(tables, layout, path, length, episode, log)
-
-
-def pause_hook(tables: Any, layout: Layout) -> Any:
-    """Call the hook `pause`."""
-    return HOOKS[type(tables)].pause(tables, layout)
-
-
-# A hook is compiled as a function of its own: `inline="always"` would compile it twice, also into the loop.
-@overload(begin_hook, jit_options=LOOP, strict=False)
-def _begin(tables: Any, layout: Any, generator: Any, episode: Any, log: Any) -> Any:
-    return HOOKS[tables.instance_class].begin
-
-
-@overload(choose_hook, jit_options=LOOP, strict=False)
-def _choose(tables: Any, layout: Any, step: Any, slot: Any) -> Any:
-    return HOOKS[tables.instance_class].choose
-
-
-@overload(learn_hook, jit_options=LOOP, strict=False)
-def _learn(tables: Any, layout: Any, path: Any, length: Any, episode: Any, log: Any) -> Any:
-    return HOOKS[tables.instance_class].learn
-
-
-@overload(pause_hook, jit_options=LOOP, strict=False)
-def _pause(tables: Any, layout: Any) -> Any:
-    return HOOKS[tables.instance_class].pause
+begin_hook, choose_hook, learn_hook, pause_hook = map(hook, Hooks._fields)
 
 
 @loop

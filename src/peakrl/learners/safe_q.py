@@ -14,8 +14,8 @@ that information from the end of an episode reaches its beginning at once:
   so from then on alpha = (H+1)/(H+m+t): the initial value counts for m visits, and no action is abandoned after one
   unlucky outcome.
 * Shared steps: if nothing depends on the step, a transition updates Q_h(s,a) for every h, with one shared count.
-* Step sizes: alpha = (H+1)/(H+t), or adaptive ones that separate trend from noise (the bias-adjusted Kalman filter of
-  George and Powell, 2006): with g = c/(c+t), smoothed error b <- (1-g) b + g delta and square v <- (1-g) v + g delta^2,
+* Step sizes separate trend from noise (the bias-adjusted Kalman filter of George and Powell, 2006): with
+  g = c/(c+t), smoothed error b <- (1-g) b + g delta and square v <- (1-g) v + g delta^2,
 
       alpha = 1 - (v - b^2) / ((1 + l) v),   l <- (1-alpha)^2 l + alpha^2,
 
@@ -24,9 +24,9 @@ that information from the end of an episode reaches its beginning at once:
   visits v - b^2 is replaced by (v - b^2) / (1-g)^2, at most v: otherwise 10,000 visits would count as 2,600.
 * Trials: without a bonus, early bad luck may make the best action look worse than another, and it would never be tried
   again. After 1, 2, 4, 6, 9, 12, 16, .. visits of s (j^2 / 4, rounded down), the next visit therefore takes an action
-  of the largest Q_h(s,a) + c sqrt(l m), c = 3. Here l is that of the adaptive step size ((H+1)/(H+t) without it) and m
-  the mean of delta^2 over all visits of the pair; the first error counts as the largest reward of a step, which covers
-  what few visits may not have shown. Trials affect neither Q and W nor the returned policy, never take a forbidden
+  of the largest Q_h(s,a) + c sqrt(l m), c = 3. Here l is that of the step size and m the mean of
+  delta^2 over all visits of the pair; the first error counts as the largest reward of a step, which covers what few
+  visits may not have shown. Trials affect neither Q and W nor the returned policy, never take a forbidden
   action, and end with a proof of infeasibility.
 
 Tables are [row, column] and [slot, column]; a column is a step in a stationary model, and a layered model, whose slots
@@ -43,7 +43,6 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from peakrl.checks import LARGEST_PENALTY
-from peakrl.errors import SettingsError
 from peakrl.jit import inlined, loop
 from peakrl.learners.assumptions import (
     NO_GROUPS,
@@ -54,14 +53,14 @@ from peakrl.learners.assumptions import (
     make_groups,
 )
 from peakrl.learners.base import Episode, LearnerSettings, Sizes, TabularAlgorithm, Task
-from peakrl.learners.constants import Start, levels, slater_penalty
+from peakrl.learners.constants import most_above, slater_penalty
 from peakrl.learners.episode import Log, Path, note, register
 from peakrl.learners.infeasibility import DECLARED, NO_WITNESS, VIOLATES, Memory
 from peakrl.learners.tables import table
 from peakrl.tabular import modified_reward
 from peakrl.types import Floats, Ints, Layout, Longs
 
-#: c of the adaptive step size: the number of recent errors that it averages.
+#: c of the step size: the number of recent errors that it averages.
 ERROR_WINDOW = 5.0
 #: Visits after which the estimate of the noise is corrected.
 SETTLED = 20
@@ -72,39 +71,25 @@ DOUBT = 3.0
 
 
 class SafeQ(LearnerSettings):
-    """Settings of the model-free learner: Q-learning with a memory of violations. Each part can be switched off."""
+    """Settings of the model-free learner: Q-learning with a memory of violations."""
 
-    #: Q starts at the largest possible return; otherwise at a level that follows from the penalty.
-    tight_optimism: bool = True
-    #: Never repeat an action that was observed to violate, or to lead to a dead end.
-    constraint_memory: bool = True
     #: A transition updates every step, if the target is stationary.
     share_steps: bool = True
-    #: Step sizes that separate trend from noise; otherwise (H+1)/(H+t).
-    adaptive_steps: bool = True
     #: Try actions again, ever more rarely, that may be better than their estimate.
     trials: bool = True
-    #: Violations up to the slack are not penalised, if violations are not remembered.
-    slack: float = Field(default=0.0, ge=0)
-    #: Penalty weight; by default from the slack or, without slack, from 1 % of the tightest constraint bound.
+    #: Penalty weight after a proof of infeasibility; by default it follows from 1 % of the tightest constraint bound.
     penalty: float | None = Field(default=None, ge=0, le=LARGEST_PENALTY)
 
     def make(self, task: Task) -> SafeQLearner:
         """Return the algorithm for a target."""
-        assumptions = task.assumptions
-        if assumptions.max_reward is not None and not (self.constraint_memory and self.tight_optimism):
-            raise SettingsError("max_reward needs tight_optimism and constraint_memory")
-        if assumptions.constraint_depends_on is not None and not self.constraint_memory:
-            raise SettingsError("constraint_depends_on needs constraint_memory")
-        check_max_reward(task.model, assumptions.max_reward)
+        check_max_reward(task.model, task.assumptions.max_reward)
         return SafeQLearner(task, self)
 
     def penalty_of(self, sizes: Sizes) -> float:
-        """Return the penalty weight, used if violations are not remembered."""
+        """Return the penalty weight."""
         if self.penalty is not None:
             return self.penalty
-        slater = self.slack / 2 if self.slack > 0 else 0.01 * min(sizes.constraint_bounds, default=1.0)
-        return slater_penalty(slater, sizes, sizes.span)
+        return slater_penalty(0.01 * min(sizes.constraint_bounds, default=1.0), sizes, sizes.span)
 
 
 class Tables(NamedTuple):
@@ -118,8 +103,8 @@ class Tables(NamedTuple):
     greedy: Annotated[Longs, table("slot", "column", rows=True)]
     #: [row, column], one column if steps are shared.
     visits: Annotated[Ints, table("row", "counted", low=0, high="steps")]
-    #: [as visits, 3]: b, v and l of the adaptive step size.
-    errors: Annotated[Floats, table("row", "counted", 3, when="adaptive_steps")]
+    #: [as visits, 3]: b, v and l of the step size.
+    errors: Annotated[Floats, table("row", "counted", 3)]
     #: With trials: [as visits] mean square of the errors; [slot] visits.
     square: Annotated[Floats, table("row", "counted", low=0, when="trials")]
     met: Annotated[Ints, table("slot", low=0, high="steps", when="trials")]
@@ -146,8 +131,6 @@ class Tables(NamedTuple):
     shift: int
     #: Does a transition update every column?
     share: bool
-    #: H of (H+1)/(H+t); c of the adaptive step size.
-    offset: float
 
 
 class SafeQLearner(TabularAlgorithm[Tables]):
@@ -157,18 +140,13 @@ class SafeQLearner(TabularAlgorithm[Tables]):
 
     def __init__(self, task: Task, settings: SafeQ) -> None:
         space, sizes, assumptions = task.space, task.sizes, task.assumptions
-        self.settings, self.penalty = settings, settings.penalty_of(sizes)
+        self.penalty = settings.penalty_of(sizes)
         self.depends_on, self.shares_steps = assumptions.constraint_depends_on, settings.share_steps and space.shared
         self.starts_first, self._groups = self.depends_on is None, NO_GROUPS
-        start: Start = "tight" if settings.tight_optimism else "stepwise"
-        initial = levels(start, sizes, self.penalty, assumptions.max_reward).start
-        own = {
-            "counted": space.horizon if space.shared and not self.shares_steps else 1,
-            "adaptive_steps": settings.adaptive_steps, "trials": settings.trials,
-        }  # fmt: skip
+        initial = most_above(sizes, assumptions.max_reward) * np.arange(sizes.horizon, 0, -1.0)
+        own = {"counted": space.horizon if space.shared and not self.shares_steps else 1, "trials": settings.trials}
         super().__init__(
             task, Tables, own, groups=NO_GROUPS, initial=initial, share=self.shares_steps,
-            offset=ERROR_WINDOW if settings.adaptive_steps else float(sizes.horizon),
         )  # fmt: skip
 
     # Tables --------------------------------------------------------------------------------------------------
@@ -177,7 +155,6 @@ class SafeQLearner(TabularAlgorithm[Tables]):
         """New entries start optimistic; rows whose group is known to violate are forbidden."""
         space, tables = self.space, self.tables
         if first == 0:
-            tables.penalises[0] = not self.settings.constraint_memory
             left = np.arange(space.horizon, -1, -1) * (0.0 - tables.lowest)  # after an early end rewards are 0
             tables.w[: space.ends] = left if space.shared else left[: space.ends, None]
         fill_slots(tables, self.layout, max(first, space.ends))
@@ -224,7 +201,7 @@ class SafeQLearner(TabularAlgorithm[Tables]):
 
     def payoffs(self, reward: Floats, violation: Floats, constraints: Floats) -> Floats:
         """[.., column]: reward, violation, and the reward minus the penalty."""
-        modified = modified_reward(reward, constraints, self.settings.slack, self.penalty)
+        modified = modified_reward(reward, constraints, 0.0, self.penalty)
         return np.stack([reward, violation, modified], axis=1)
 
     def learn(self, played: Episode, episode: int, log: Log) -> None:
@@ -317,21 +294,20 @@ def step_size(tables: Tables, layout: Layout, row: int, counted: int, old: float
     tables.visits[row, counted] = t
     if tables.proved[0] > 0:
         return (layout.horizon + 1.0) / (layout.horizon + PATIENCE + t)
-    alpha = (tables.offset + 1.0) / (tables.offset + t)
+    alpha = (ERROR_WINDOW + 1.0) / (ERROR_WINDOW + t)
     # The difference of two infinities is NaN.
     if old > -np.inf and target > -np.inf:
         if tables.square.shape[0] > 0:
             error = target - old if t > 1 else tables.initial[-1]
             tables.square[row, counted] += (error * error - tables.square[row, counted]) / t
-        if tables.errors.shape[0] > 0:
-            alpha = adaptive_rate(tables.errors, row, counted, t, target - old, tables.offset)
+        alpha = adaptive_rate(tables.errors, row, counted, t, target - old)
     return alpha
 
 
 @inlined
-def adaptive_rate(errors: Floats, row: int, counted: int, t: int, delta: float, smoothing: float) -> float:
+def adaptive_rate(errors: Floats, row: int, counted: int, t: int, delta: float) -> float:
     """Update the statistics with the error `delta` of visit t; return the step size."""
-    weight = smoothing / (smoothing + t)
+    weight = ERROR_WINDOW / (ERROR_WINDOW + t)
     bias = (1.0 - weight) * errors[row, counted, 0] + weight * delta
     square = (1.0 - weight) * errors[row, counted, 1] + weight * delta * delta
     spread = errors[row, counted, 2]
@@ -384,25 +360,17 @@ def refresh_all(tables: Tables, layout: Layout) -> None:
 
 @loop
 def try_again(tables: Tables, layout: Layout, slot: int, low: int, high: int) -> None:
-    """Take the row of the largest Q plus `doubt` in columns low .. high, unless all are forbidden."""
+    """Take the row of the largest Q + c sqrt(l m) in columns low .. high, unless all are forbidden."""
     for column in range(low, high):
         most = -np.inf
         for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
-            value = tables.q[row, column] + doubt(tables, row, 0 if tables.share else column)
+            counted = 0 if tables.share else column
+            value = tables.q[row, column] + DOUBT * math.sqrt(
+                tables.errors[row, counted, 2] * tables.square[row, counted]
+            )
             if value > most:
                 most = value
                 tables.greedy[slot, column] = row
-
-
-@inlined
-def doubt(tables: Tables, row: int, counted: int) -> float:
-    """Return c sqrt(l m) of a row; 0 before its first visit."""
-    spread = 0.0
-    if tables.errors.shape[0] > 0:
-        spread = tables.errors[row, counted, 2]
-    elif tables.visits[row, counted] > 0:
-        spread = (tables.offset + 1.0) / (tables.offset + tables.visits[row, counted])
-    return DOUBT * math.sqrt(spread * tables.square[row, counted])
 
 
 @inlined

@@ -27,7 +27,6 @@ Kernels get all cells that are allocated, files only those in use. Of other tabl
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
@@ -42,48 +41,37 @@ FINITE = float(np.finfo(np.float64).max)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Declaration:
+class table:  # reads as a declaration
     """How a table is allocated, and which values it may hold."""
 
-    axes: tuple[str | int, ...]
-    fill: float
-    #: Range of the values; a name stands for a number that is known when a file is checked.
-    low: float
-    high: float | str
-    #: Values are indices of this axis.
-    below: str | None
-    #: Values are rows of the slot, the first of them at the beginning.
-    rows: bool
-    #: The one value is the number of used elements of this axis.
-    counts: str | None
-    stored: bool
-    #: Name of a size that is 0 if the table is not used; it is then empty.
-    when: str | None
-
-
-def table(
-    *axes: str | int,
-    fill: float = 0,
-    low: float | None = None,
-    high: float | str = FINITE,
-    below: str | None = None,
-    rows: bool = False,
-    counts: str | None = None,
-    stored: bool = True,
-    when: str | None = None,
-) -> Declaration:
-    """Declare a table with these axes; see `Declaration`."""
-    least = (0 if counts or below else -FINITE) if low is None else low
-    return Declaration(axes, fill, least, high, below, rows, counts, stored, when)
+    def __init__(
+        self,
+        *axes: str | int,
+        fill: float = 0,
+        #: Range of the values; a name stands for a number that is known when a file is checked.
+        low: float | None = None,
+        high: float | str = FINITE,
+        #: Values are indices of this axis.
+        below: str | None = None,
+        #: Values are rows of the slot, the first of them at the beginning.
+        rows: bool = False,
+        #: The one value is the number of used elements of this axis.
+        counts: str | None = None,
+        stored: bool = True,
+        #: Name of a size that is 0 if the table is not used; it is then empty.
+        when: str | None = None,
+    ) -> None:
+        self.axes, self.fill, self.high, self.below = axes, fill, high, below
+        self.low = (0 if counts or below else -FINITE) if low is None else low
+        self.rows, self.counts, self.stored, self.when = rows, counts, stored, when
 
 
 @cache
-def fields(kind: type) -> dict[str, tuple[np.dtype[Any], Declaration] | type | None]:
+def fields(kind: type) -> dict[str, tuple[np.dtype[Any], table] | type | None]:
     """Return for each field of a named tuple: type and declaration, another tuple of tables, or None (a constant)."""
-    found: dict[str, tuple[np.dtype[Any], Declaration] | type | None] = {}
+    found: dict[str, tuple[np.dtype[Any], table] | type | None] = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():
-        declared = [each for each in getattr(hint, "__metadata__", ()) if isinstance(each, Declaration)]
+        declared = [each for each in getattr(hint, "__metadata__", ()) if isinstance(each, table)]
         if declared:
             found[name] = np.dtype(get_args(get_args(hint.__origin__)[1])[0]), declared[0]
         else:
@@ -92,7 +80,7 @@ def fields(kind: type) -> dict[str, tuple[np.dtype[Any], Declaration] | type | N
     return found
 
 
-def declarations(kind: type) -> Iterator[tuple[str, np.dtype[Any], Declaration]]:
+def declarations(kind: type) -> Iterator[tuple[str, np.dtype[Any], table]]:
     """Return name, type and declaration of all tables, those of nested tuples included."""
     for name, field in fields(kind).items():
         if isinstance(field, type):
@@ -113,10 +101,10 @@ class TableStore(Generic[T]):
         self._counters = {how.counts: name for name, (_, how) in self._declared.items() if how.counts}
         self._arrays = {name: np.empty(self._shape(how, 0), dtype) for name, (dtype, how) in self._declared.items()}
 
-    def _shape(self, how: Declaration, size: int) -> tuple[int, ...]:
+    def _shape(self, how: table, size: int) -> tuple[int, ...]:
         return (size, *(axis if isinstance(axis, int) else self.sizes[axis] for axis in how.axes[1:]))
 
-    def _size(self, how: Declaration) -> int:
+    def _size(self, how: table) -> int:
         if how.when is not None and not self.sizes[how.when]:
             return 0
         axis = how.axes[0]
@@ -159,7 +147,7 @@ class TableStore(Generic[T]):
 
     # Files ---------------------------------------------------------------------------------------------------
 
-    def _used(self, name: str, how: Declaration) -> NDArray[Any]:
+    def _used(self, name: str, how: table) -> NDArray[Any]:
         """Return the part of an array that is in use."""
         counter = self._counters.get(str(how.axes[0]))
         return self._arrays[name][: self._size(how) if counter is None else int(self._arrays[counter][0])]
