@@ -93,7 +93,7 @@ class ReferenceRun:
     def __init__(self, model: TabularModel, settings: ConstrainedQ, episodes: int, seed: int = 0) -> None:
         engine = Trainer(model, settings, planned=episodes, seed=seed, every=0, average=False).learned()
         assert isinstance(engine, OptimisticQ)
-        layout, levels = model.layout, engine.levels
+        layout, cap = model.layout, engine.tables.cap
         bound, log_term = bonus_constants(settings, engine.penalty, engine.task.sizes, episodes)
         modified = np.ascontiguousarray(engine.simulator.payoff[:, MODIFIED])
         sums = cumulative(layout.outcome_start, layout.outcome_probability)
@@ -109,7 +109,7 @@ class ReferenceRun:
             address(layout.outcome_next), address(sums), integer(model.payoffs.stride),
             address(model.payoffs.row_payoff), address(modified),
             integer(len(first)), address(model.first_slot), address(first),
-            address(levels.start), address(levels.cap), ctypes.c_int(int(settings.bonus == "bernstein")),
+            address(engine.initial), address(cap), ctypes.c_int(int(settings.bonus == "bernstein")),
             real(settings.c1), real(settings.c2), real(bound),
             real(model.max_states * model.max_actions), real(log_term),
             integer(episodes), ctypes.c_uint64(seed),

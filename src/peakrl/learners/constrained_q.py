@@ -1,7 +1,6 @@
 """Algorithm 1 of the paper: optimistic Q-learning on the modified reward, with one Q-table.
 
-In episode k, at step h in state s (a greedy, ties to the lowest row; W_H = 0; steps count from 0; constants:
-`learners.constants`):
+In episode k, at step h in state s (a greedy, ties to the lowest row; W_H = 0; steps count from 0):
 
     observe r, f_i and s';  t = N_h(s,a) += 1;  alpha_t = (H+1)/(H+t)
     R = r - lo + (eta/I) sum_i min(0, min(f_i, 0) + xi)
@@ -12,6 +11,13 @@ In episode k, at step h in state s (a greedy, ties to the lowest row; W_H = 0; s
                beta_t = min( c1 (sqrt(H/t (var + B^2 H) l) + B sqrt(H^7 S A) l/t), c2 B sqrt(H^3 l/t) ),
                b_t = (beta_t - (1-alpha_t) beta_{t-1}) / (2 alpha_t)
     hoeffding: b_t = c2 B sqrt(H^3 l/t)               (B bounds |R|)
+
+The constants, with I constraints, rewards in [lo, hi], span = hi - lo and K episodes:
+
+    slack xi, Slater constant gamma <= xi (xi/2 by default), penalty eta = 2 H I span / gamma
+    Theorem 2 instead: xi = 0, eta = (K H)^phi span, 0 < phi < 1/2
+    initial value and cap of Q from step h on: eta H (flat), eta (H-h) (stepwise), span (H-h) (tight)
+    bonus: |R| <= B = eta max_i bound_i,  l = log(S A K H / p)
 
 Optimistic Q-learning for episodic problems is due to Jin, Allen-Zhu, Bubeck and Jordan (2018); docs/references.md.
 
@@ -25,7 +31,7 @@ unsigned: a signed one would be tested for being negative.
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, NamedTuple, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,13 +43,15 @@ from peakrl.gym.adapter import Rules
 from peakrl.jit import inlined, loop
 from peakrl.learners.assumptions import Assumptions, Forbidden
 from peakrl.learners.base import Choices, Episode, LearnerSettings, Sizes, TabularAlgorithm, Task
-from peakrl.learners.constants import Bonus, Start, level_of, levels, slater_penalty
 from peakrl.learners.episode import Log, Path, Simulator, note, note_episode, register
 from peakrl.learners.tables import check_rows, table
 from peakrl.policy.export import UNKNOWN, VIOLATED
 from peakrl.sampling import U64, Words, draw_first, draw_outcome
 from peakrl.tabular import modified_reward
 from peakrl.types import Floats, Ints, Layout, Longs
+
+Bonus = Literal["bernstein", "hoeffding", "none"]
+Start = Literal["flat", "stepwise", "tight"]
 
 ONE = U64(1)
 #: Columns of `Tables.node` and, as integers, of `Tables.choice`, which is the same memory: what a step needs to know
@@ -74,7 +82,7 @@ class ConstrainedQ(LearnerSettings):
     unit_rewards: bool = False
     #: Exploration bonus.
     bonus: Bonus = "none"
-    #: Initial values (`learners.constants`).
+    #: Initial values.
     start: Start = "stepwise"
     #: Constant of the Bernstein bonus.
     c1: float = Field(default=0.001, ge=0)
@@ -182,13 +190,14 @@ class OptimisticQ(TabularAlgorithm[Tables]):
     def __init__(self, task: Task, settings: ConstrainedQ) -> None:
         sizes, horizon = task.sizes, task.sizes.horizon
         self.slack, self.penalty = settings.slack, settings.penalty_of(sizes, task.episodes)
-        self.lowest, self.levels = sizes.reward_range[0], levels(settings.start, sizes, self.penalty)
+        self.lowest = sizes.reward_range[0]
+        self.initial, cap = start_and_cap(settings.start, sizes, self.penalty)
         bound, log_term = bonus_constants(settings, self.penalty, sizes, task.episodes)
         t = np.arange(min(task.episodes, TABULATED_RATES) + 1, dtype=np.float64)
         super().__init__(
             task, Tables,
             {"node": 0, "bernstein": settings.bonus == "bernstein", "environment": task.model is None},
-            choice=np.empty(0, np.uint64), alpha=(horizon + 1.0) / (horizon + t), cap=self.levels.cap,
+            choice=np.empty(0, np.uint64), alpha=(horizon + 1.0) / (horizon + t), cap=cap,
             bonus=settings.bonus != "none", c1=settings.c1, root=horizon * log_term,
             floor=bound**2 * horizon, linear=bound * math.sqrt(horizon**7 * sizes.states * sizes.actions) * log_term,
             wide=settings.c2 * bound * math.sqrt(horizon**3 * log_term),
@@ -205,7 +214,7 @@ class OptimisticQ(TabularAlgorithm[Tables]):
 
     def start(self, first: int, first_row: int, log: Log) -> None:
         """New entries start optimistic; the first action is greedy."""
-        space, start, rows = self.space, self.levels.start, self.layout.row_start[first:]
+        space, start, rows = self.space, self.initial, self.layout.row_start[first:]
         self.store.set(choice=self.tables.node.view(np.uint64))
         node, choice = self._by_node(self.tables.node)[:, first:], self._by_node(self.tables.choice)[:, first:]
         level = start[:, None] if space.shared else start[space.slot_step[first:]]
@@ -298,9 +307,28 @@ class OptimisticQ(TabularAlgorithm[Tables]):
         check_rows(self.greedy(), self.layout.row_start, "engine.node")
 
 
+def start_and_cap(start: Start, sizes: Sizes, penalty: float) -> tuple[Floats, Floats]:
+    """Return [step] the initial values and the caps of Q."""
+    remaining = np.arange(sizes.horizon, 0, -1, dtype=np.float64)
+    if start == "tight":
+        return sizes.span * remaining, sizes.span * remaining
+    level = max(penalty, sizes.span)
+    flat = np.full(sizes.horizon, level * sizes.horizon)
+    return flat if start == "flat" else level * remaining, flat
+
+
+def slater_penalty(slater: float, sizes: Sizes, unit: float) -> float:
+    """Return eta = 2 H I span / gamma."""
+    weight = 2 * sizes.horizon * max(sizes.constraints, 1) * unit
+    if not weight <= slater * LARGEST_PENALTY:
+        said = f"a Slater constant of {slater:g} is too small, or the rewards are too large"
+        raise SettingsError(f"{said}: the penalty {weight:g} / {slater:g} is larger than {LARGEST_PENALTY:g}")
+    return weight / slater
+
+
 def bonus_constants(settings: ConstrainedQ, penalty: float, sizes: Sizes, episodes: int) -> tuple[float, float]:
     """Return B and l."""
-    bound = level_of(penalty, sizes) * max(sizes.constraint_bounds, default=1.0)
+    bound = max(penalty, sizes.span) * max(sizes.constraint_bounds, default=1.0)
     inside = sizes.states * sizes.actions * episodes * sizes.horizon / settings.failure_probability
     return bound, math.log(inside)
 

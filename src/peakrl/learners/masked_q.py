@@ -16,8 +16,7 @@ from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Rules
 from peakrl.learners.assumptions import Assumptions, Forbidden
 from peakrl.learners.base import LearnerSettings, Task
-from peakrl.learners.constants import Bonus
-from peakrl.learners.constrained_q import ConstrainedQ, OptimisticQ
+from peakrl.learners.constrained_q import Bonus, ConstrainedQ, OptimisticQ
 
 
 class MaskedQ(LearnerSettings):

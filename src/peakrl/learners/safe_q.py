@@ -43,6 +43,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from peakrl.checks import LARGEST_PENALTY
+from peakrl.errors import SettingsError
 from peakrl.jit import inlined, loop
 from peakrl.learners.assumptions import (
     NO_GROUPS,
@@ -53,7 +54,7 @@ from peakrl.learners.assumptions import (
     make_groups,
 )
 from peakrl.learners.base import Episode, LearnerSettings, Sizes, TabularAlgorithm, Task
-from peakrl.learners.constants import most_above, slater_penalty
+from peakrl.learners.constrained_q import slater_penalty
 from peakrl.learners.episode import Log, Path, note, register
 from peakrl.learners.infeasibility import DECLARED, NO_WITNESS, VIOLATES, Memory
 from peakrl.learners.tables import table
@@ -143,7 +144,11 @@ class SafeQLearner(TabularAlgorithm[Tables]):
         self.penalty = settings.penalty_of(sizes)
         self.depends_on, self.shares_steps = assumptions.constraint_depends_on, settings.share_steps and space.shared
         self.starts_first, self._groups = self.depends_on is None, NO_GROUPS
-        initial = most_above(sizes, assumptions.max_reward) * np.arange(sizes.horizon, 0, -1.0)
+        (lo, hi), most = sizes.reward_range, assumptions.max_reward
+        above = sizes.span if most is None else most - lo
+        if not 0 < above <= sizes.span:
+            raise SettingsError(f"max_reward is {most}; rewards lie between {lo:g} and {hi:g}, so it must too")
+        initial = above * np.arange(sizes.horizon, 0, -1.0)
         own = {"counted": space.horizon if space.shared and not self.shares_steps else 1, "trials": settings.trials}
         super().__init__(
             task, Tables, own, groups=NO_GROUPS, initial=initial, share=self.shares_steps,
