@@ -93,26 +93,6 @@ def note(log: Log, node: int, row: int) -> None:
 
 
 @inlined
-def lacks_room(log: Log, changes: int) -> bool:
-    """Return whether so many more changes may not fit into the log."""
-    return 0 < log.node.shape[0] < log.head[0] + changes
-
-
-@inlined
-def take_row(
-    generator: Words, layout: Layout, sampler: Sampler, stride: int, row_payoff: Ints, row: int
-) -> tuple[int, int]:
-    """Draw an outcome of a row; return its payoff record and the next slot."""
-    record, following = np.int64(row_payoff[row]), np.int64(sampler.link[row])
-    if following < 0:
-        distribution = ~following
-        outcome = draw_outcome(generator, layout, sampler, distribution)
-        record += stride * (outcome - layout.outcome_start[distribution])
-        following = np.int64(layout.outcome_next[outcome])
-    return record, following
-
-
-@inlined
 def note_episode(experience: Floats, counters: Longs, done: int, k: int, earned: float, violated: float) -> None:
     """Record episode done+k+1 in the counts of violations and, unless it is empty, in `experience`."""
     if violated > 0.0:
@@ -227,7 +207,7 @@ def run_episodes(
     """Run up to `episodes` episodes from done+1 on, fewer if the log is full or the learner pauses; return how many."""
     layout, payoff = simulator.layout, simulator.payoff
     for k in range(episodes):
-        if k > 0 and (lacks_room(log, log_room) or pause_hook(tables, layout)):
+        if k > 0 and (0 < log.node.shape[0] < log.head[0] + log_room or pause_hook(tables, layout)):
             return k
         log.head[1] = done + k + 1
         begin_hook(tables, layout, generator, done + k + 1, log)
@@ -235,9 +215,12 @@ def run_episodes(
         earned, violated = 0.0, 0.0
         for step in range(layout.horizon):
             row = choose_hook(tables, layout, step, slot)
-            record, following = take_row(
-                generator, layout, simulator.sampler, simulator.stride, simulator.row_payoff, row
-            )
+            record, following = np.int64(simulator.row_payoff[row]), np.int64(simulator.sampler.link[row])
+            if following < 0:
+                distribution = ~following
+                outcome = draw_outcome(generator, layout, simulator.sampler, distribution)
+                record += simulator.stride * (outcome - layout.outcome_start[distribution])
+                following = np.int64(layout.outcome_next[outcome])
             path.slot[step], path.row[step], path.following[step] = slot, row, following
             # The two columns of every learner, without the cost of a loop.
             path.payoff[step, 0], path.payoff[step, 1] = payoff[record, 0], payoff[record, 1]

@@ -99,10 +99,10 @@ class TableStore(Generic[T]):
         self.kind, self.sizes, self.constants = kind, dict(sizes), constants
         self._declared = {name: (dtype, how) for name, dtype, how in declarations(kind)}
         self._counters = {how.counts: name for name, (_, how) in self._declared.items() if how.counts}
-        self._arrays = {name: np.empty(self._shape(how, 0), dtype) for name, (dtype, how) in self._declared.items()}
-
-    def _shape(self, how: table, size: int) -> tuple[int, ...]:
-        return (size, *(axis if isinstance(axis, int) else self.sizes[axis] for axis in how.axes[1:]))
+        self._arrays: dict[str, NDArray[Any]] = {}
+        for name, (dtype, how) in self._declared.items():
+            widths = (axis if isinstance(axis, int) else self.sizes[axis] for axis in how.axes[1:])
+            self._arrays[name] = np.empty((0, *widths), dtype)
 
     def _size(self, how: table) -> int:
         if how.when is not None and not self.sizes[how.when]:
@@ -147,15 +147,15 @@ class TableStore(Generic[T]):
 
     # Files ---------------------------------------------------------------------------------------------------
 
-    def _used(self, name: str, how: table) -> NDArray[Any]:
-        """Return the part of an array that is in use."""
-        counter = self._counters.get(str(how.axes[0]))
-        return self._arrays[name][: self._size(how) if counter is None else int(self._arrays[counter][0])]
-
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the tables for a file, by name."""
-        kept = ((name, how) for name, (_, how) in self._declared.items() if how.stored)
-        return {name: self._used(name, how) for name, how in kept if how.when is None or self.sizes[how.when]}
+        found = {}
+        for name, (_, how) in self._declared.items():
+            if how.stored and (how.when is None or self.sizes[how.when]):
+                counter = self._counters.get(str(how.axes[0]))
+                used = self._size(how) if counter is None else int(self._arrays[counter][0])
+                found[name] = self._arrays[name][:used]
+        return found
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore the tables from a file.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +16,6 @@ from peakrl.learners.base import LearnerSettings
 from peakrl.learners.custom import Learner, OwnLearner
 from peakrl.learners.pessimistic import Pessimistic
 from peakrl.model_file import restored_model
-from peakrl.records import Record as FileRecord
 from peakrl.records import content_of, fields_of
 from peakrl.storage import remove_leftovers
 from peakrl.tabular import TabularModel
@@ -305,12 +304,26 @@ def read_run(
     plain = record.plain
     with fields_of(path):
         settings, declared = stored_learner(path, plain, assumptions)
-        planned = int(plain["planned"])
-        check_plan(path, plain)
-        if episodes is not None:
-            check_goal(path, settings, episodes, planned, int(plain["done"]))
-        if target is None:
-            target = stored_target(path, record)
+        planned, done = int(plain["planned"]), int(plain["done"])
+        with content_of(path):  # what `learn` refuses
+            check_episodes(plain["planned"], "planned")
+            check_seed(plain["seed"])
+            if plain["every"] != 0:
+                check_episodes(plain["every"], "every")
+        if episodes is not None and episodes < done:
+            raise SettingsError(f"episodes is {episodes:,}, but {path} has {done:,} already; episodes counts them too")
+        if episodes is not None and episodes > planned and settings.bound_to_plan:
+            raise SettingsError(
+                f"episodes is {episodes:,}, but {path} was planned for {planned:,} and its {settings.bound_to_plan} "
+                f"depends on that number: continue to {planned:,}, or start a new run with episodes={episodes}"
+            )
+        if target is None and "rules" not in plain:
+            target = restored_model(path, record.part("model"))
+        elif target is None:
+            # The tables have an entry for every step, which limits the horizon.
+            longest = max(len(record.arrays["space.row_start"]), *record.arrays["greedy"].shape)
+            with content_of(path):
+                target = DetachedEnvironment(load_rules(plain["rules"], longest))
         elif isinstance(target, TabularModel) and target.digest != plain["model"]["digest"]:
             raise StorageError(f"{path} holds a run on another model, {plain['model']['name']!r}, than {target!r}")
         trainer = Trainer(
@@ -330,34 +343,3 @@ def read_run(
             raise StorageError(f"{path} holds a run on an environment with {before}, not {now}: declare the same")
     bring_back(path, trainer, record)
     return trainer
-
-
-def stored_target(path: str | Path, record: FileRecord) -> TabularModel | Lanes:
-    """Return the model of a file, or a placeholder for its environment."""
-    if "rules" not in record.plain:
-        return restored_model(path, record.part("model"))
-    # The tables have an entry for every step, which limits the horizon.
-    longest = max(len(record.arrays["space.row_start"]), *record.arrays["greedy"].shape)
-    with content_of(path):
-        return DetachedEnvironment(load_rules(record.plain["rules"], longest))
-
-
-def check_plan(path: str | Path, plain: Mapping[str, Any]) -> None:
-    """Raise if a file holds arguments that `learn` refuses."""
-    with content_of(path):
-        check_episodes(plain["planned"], "planned")
-        check_seed(plain["seed"])
-        if plain["every"] != 0:
-            check_episodes(plain["every"], "every")
-
-
-def check_goal(path: str | Path, settings: LearnerSettings, episodes: int, planned: int, done: int) -> None:
-    """Raise if a run cannot be continued to `episodes`."""
-    if episodes < done:
-        raise SettingsError(f"episodes is {episodes:,}, but {path} has {done:,} already; episodes counts them too")
-    cause = settings.bound_to_plan
-    if episodes > planned and cause:
-        raise SettingsError(
-            f"episodes is {episodes:,}, but {path} was planned for {planned:,} and its {cause} depends on that number: "
-            f"continue to {planned:,}, or start a new run with episodes={episodes}"
-        )

@@ -43,7 +43,7 @@ from peakrl.progress import Interrupts
 from peakrl.records import Arrays, Field, FileKind, Record, check_range, content_of, fields_of, kind_of
 from peakrl.storage import ready, remove_leftovers
 from peakrl.tabular import TabularModel, store_model
-from peakrl.training.history import POINT_COLUMNS, Recorder
+from peakrl.training.history import POINT_COLUMNS
 
 if TYPE_CHECKING:
     from peakrl.training.trainer import Trainer
@@ -96,18 +96,13 @@ def write_run(path: str | Path, trainer: Trainer, model: Record | None = None) -
         record.add("model", model or store_model(trainer.target))
         RUN.write(path, record)
     else:
-        record.add("labels", stored_states(path, trainer))
+        space = trainer.space
+        assert isinstance(space, GrowingSpace)  # an environment
+        try:
+            record.add("labels", store_labels(space.labels[space.ends :]))
+        except UnstorableLabel as error:
+            raise StorageError(f"cannot write {path}: a file cannot hold a state such as {error}") from None
         ENVIRONMENT_RUN.write(path, record)
-
-
-def stored_states(path: str | Path, trainer: Trainer) -> Record:
-    """Return the visited states in the form of a file."""
-    space = trainer.space
-    assert isinstance(space, GrowingSpace)  # an environment
-    try:
-        return store_labels(space.labels[space.ends :])
-    except UnstorableLabel as error:
-        raise StorageError(f"cannot write {path}: a file cannot hold a state such as {error}") from None
 
 
 def description(trainer: Trainer) -> dict[str, Any]:
@@ -154,7 +149,18 @@ def continued(path: str | Path, trainer: Trainer) -> Trainer:
         return trainer
     record = kind_for(path, trainer.target).read(path)
     with fields_of(path):
-        refuse_other_run(path, record.plain, trainer)
+        plain, wanted = record.plain, description(trainer)
+        settings, _ = stored_learner(path, plain, trainer.assumptions)
+        found = {key: plain[key] for key in wanted if key in plain} | {"settings": settings.as_dict()}
+        if isinstance(trainer.target, TabularModel):
+            wanted["model"], found["model"] = trainer.target.digest, plain["model"]["digest"]
+        different = [WORDS[key] for key, value in wanted.items() if found[key] != value]
+        if different:
+            raise StorageError(
+                f"{path} holds another run, with a different {' and a different '.join(different)}. Continue that one "
+                "with peakrl.resume (on the command line: --resume), save this one elsewhere, or remove the file "
+                "(--overwrite)"
+            )
     bring_back(path, trainer, record)
     if (reason := trainer.learned().not_resumable) is not None and trainer.done < trainer.planned:
         raise SettingsError(f"{path} holds {trainer.done:,} episodes of this run, but {reason}, to another file")
@@ -183,21 +189,6 @@ def stored_learner(
     return settings, assumptions
 
 
-def refuse_other_run(path: str | Path, plain: Mapping[str, Any], trainer: Trainer) -> None:
-    """Raise unless a file holds the run that is about to start."""
-    wanted: dict[str, Any] = description(trainer)
-    settings, _ = stored_learner(path, plain, trainer.assumptions)
-    found = {key: plain[key] for key in wanted if key in plain} | {"settings": settings.as_dict()}
-    if isinstance(trainer.target, TabularModel):
-        wanted["model"], found["model"] = trainer.target.digest, plain["model"]["digest"]
-    different = [WORDS[key] for key, value in wanted.items() if found[key] != value]
-    if different:
-        raise StorageError(
-            f"{path} holds another run, with a different {' and a different '.join(different)}. Continue that one with "
-            "peakrl.resume (on the command line: --resume), save this one elsewhere, or remove the file (--overwrite)"
-        )
-
-
 def bring_back(path: str | Path, trainer: Trainer, record: Record) -> None:
     """Bring a fresh trainer to the state of a file."""
     with content_of(path):
@@ -220,7 +211,10 @@ def restore(trainer: Trainer, record: Record, labels: Sequence[Hashable] | None)
     if labels is not None:
         space = trainer.space
         assert isinstance(space, GrowingSpace)  # an environment
-        space.rules.constraints.count = stored_count(plain["constraints"], space.rules.constraints.bounds)
+        count, bounds = whole(plain["constraints"]), space.rules.constraints.bounds
+        if count is None or not 0 <= count <= MOST_CONSTRAINTS or (bounds is not None and count != len(bounds)):
+            raise ValueError(f"it has {plain['constraints']!r} constraints")
+        space.rules.constraints.count = count
         space.load(labels, record.part("space").arrays)
         trainer.begin_algorithm()
     algorithm = trainer.learned()
@@ -228,28 +222,20 @@ def restore(trainer: Trainer, record: Record, labels: Sequence[Hashable] | None)
     overwrite(trainer.generator, arrays["generator"], "generator")
     overwrite(trainer.counters, arrays["counters"], "counters")
     algorithm.check(trainer.done)
-    trainer.greedy = stored_greedy(trainer, arrays)
+    trainer.greedy = checked_rows(trainer.space, arrays["greedy"], trainer.greedy.shape[1], "greedy")
+    if len(trainer.greedy) < trainer.space.slots and labels is None:
+        raise ValueError("greedy leaves states out")
     if trainer.average:
         trainer.changes = [stored_changes(trainer, arrays["changes"])]
-    if trainer.recorder is not None:
-        restore_history(trainer, trainer.recorder, record)
-
-
-def stored_count(count: Any, bounds: tuple[float, ...] | None) -> int:
-    """Return the number of constraints that a file holds, which must be the number of declared bounds."""
-    found = whole(count)
-    if found is None or not 0 <= found <= MOST_CONSTRAINTS or (bounds is not None and found != len(bounds)):
-        raise ValueError(f"it has {count!r} constraints")
-    return found
-
-
-def stored_greedy(trainer: Trainer, arrays: Arrays) -> NDArray[np.int64]:
-    """Return [slot, column]: the rows of pi^k."""
-    space, columns = trainer.space, trainer.greedy.shape[1]
-    greedy = checked_rows(space, arrays["greedy"], columns, "greedy")
-    if len(greedy) < space.slots and not isinstance(space, GrowingSpace):
-        raise ValueError("greedy leaves states out")
-    return greedy
+    recorder = trainer.recorder
+    if recorder is not None:
+        kept = record.checked(HISTORY)
+        recorder.parts, recorder.last, recorder.sums = [kept["history"]], kept["history.last"], kept["history.sums"]
+        if recorder.curve is not None:
+            like = first_rows(recorder.curve.model)
+            rows = Policy(recorder.curve.model, alike(like, arrays["curve.rows"], "curve.rows")).rows
+            recorder.curve = PolicyCurve(recorder.curve.model, rows)
+            recorder.curve.pending = list(stored_changes(trainer, arrays["curve.pending"]))
 
 
 def stored_changes(trainer: Trainer, table: NDArray[Any]) -> Changes:
@@ -268,17 +254,6 @@ def stored_changes(trainer: Trainer, table: NDArray[Any]) -> Changes:
     if isinstance(space, GrowingSpace):
         return np.array(episode), np.array(node), np.array(row)
     return policy.change_episode, policy.change_node, policy.change_row
-
-
-def restore_history(trainer: Trainer, recorder: Recorder, record: Record) -> None:
-    """Restore the recorder."""
-    arrays = record.checked(HISTORY)
-    recorder.parts, recorder.last, recorder.sums = [arrays["history"]], arrays["history.last"], arrays["history.sums"]
-    if recorder.curve is not None:
-        like = first_rows(recorder.curve.model)
-        rows = Policy(recorder.curve.model, alike(like, record.arrays["curve.rows"], "curve.rows")).rows
-        recorder.curve = PolicyCurve(recorder.curve.model, rows)
-        recorder.curve.pending = list(stored_changes(trainer, record.arrays["curve.pending"]))
 
 
 # Checkpoints --------------------------------------------------------------------------------------------------------

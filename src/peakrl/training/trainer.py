@@ -120,22 +120,19 @@ class Trainer:
             limits.check_model(model)
             algorithm.forbid(limits.forbidden(0))
             if not algorithm.observes:
-                self._note_first(algorithm)
+                # The states in which the first policy does not take the first row, which is declared to fail.
+                before, now = self.space.first_rows(), algorithm.followed()
+                nodes = np.flatnonzero((before >= 0) & (before != now)).astype(np.int32)
+                changes: Changes = np.ones(len(nodes), np.int32), nodes, now[nodes]
+                if self.average:
+                    self.changes.append(changes)
+                if self.recorder is not None and self.recorder.curve is not None:
+                    self.recorder.curve.pending = list(changes)
         self.greedy = algorithm.greedy()
         if not algorithm.observes:
-            self.pieces = piece_sizes(KERNEL_STEPS, model.horizon)
+            self.pieces = max(1, KERNEL_STEPS[0] // model.horizon), max(1, KERNEL_STEPS[1] // model.horizon)
         else:
             self._use_lanes(ModelLane(model, self.generator), None)
-
-    def _note_first(self, algorithm: Algorithm) -> None:
-        """Log the states in which the first policy does not take the first row, which is declared to fail."""
-        before, now = self.space.first_rows(), algorithm.followed()
-        nodes = np.flatnonzero((before >= 0) & (before != now)).astype(np.int32)
-        first: Changes = np.ones(len(nodes), np.int32), nodes, now[nodes]
-        if self.average:
-            self.changes.append(first)
-        if self.recorder is not None and self.recorder.curve is not None:
-            self.recorder.curve.pending = list(first)
 
     def _begin_on_environment(self, lanes: Lanes, every: int) -> None:
         rules, settings = lanes.rules, self.settings
@@ -154,7 +151,7 @@ class Trainer:
 
     def _use_lanes(self, lanes: Lanes, limits: Limits | None) -> None:
         self.lanes, self.rules, self.limits = lanes, lanes.rules, limits
-        self.pieces = piece_sizes(LANE_STEPS, self.rules.horizon)
+        self.pieces = max(1, LANE_STEPS[0] // self.rules.horizon), max(1, LANE_STEPS[1] // self.rules.horizon)
         #: Episodes that were started, and is the last one among them?
         self.started, self._final = 0, False
         self._running: list[Lane | None] = [None] * lanes.count
@@ -397,7 +394,11 @@ class Trainer:
             if following < 0:
                 following = self._following(lane.step, seen)
             if self._watchful:
-                self._check_step(lane.step, slot, row, seen, following)
+                violation = sum(max(-value, 0.0) for value in seen.constraints)
+                if self.limits is not None:
+                    after = None if seen.over or seen.following is None else seen.following.state
+                    self.limits.check_step(lane.step, slot, row, after, violation)
+                self.observations.check(lane.step, row, seen, following, violation)
             if observes:
                 algorithm.observe(lane.step, slot, row, seen, following)
             slot = following
@@ -462,14 +463,6 @@ class Trainer:
                 f"the episode is over with {self.rules.horizon - step} steps to go, which earn 0, but rewards lie in "
                 f"{(lo, hi)}: widen reward_range so that it holds 0, or keep episodes as long as the horizon"
             )
-
-    def _check_step(self, step: int, slot: int, row: int, seen: Step, following: int) -> None:
-        """Raise if a step contradicts a declaration."""
-        violation = sum(max(-value, 0.0) for value in seen.constraints)
-        if self.limits is not None:
-            after = None if seen.over or seen.following is None else seen.following.state
-            self.limits.check_step(step, slot, row, after, violation)
-        self.observations.check(step, row, seen, following, violation)
 
     def _complete(self, walked: Walked) -> None:
         """Learn from a finished episode and report it."""
@@ -620,11 +613,6 @@ def drive(
                 watch(view)  # before saving, so that a checkpoint is never ahead of what was watched
             interrupts.look(trainer, last=done == episodes or trainer.stop_reason is not None)
     return trainer.result()
-
-
-def piece_sizes(steps: tuple[int, int], horizon: int) -> tuple[int, int]:
-    """Return the episodes of a piece, at first and at most."""
-    return max(1, steps[0] // horizon), max(1, steps[1] // horizon)
 
 
 def pieces(trainer: Trainer, episodes: int, every: int | None = None) -> Iterator[int]:

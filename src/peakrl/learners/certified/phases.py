@@ -219,22 +219,14 @@ class Rounds(GrowingTables):
             self._block(OPTIMISTIC, ROUND_DETERMINISTIC - 1)
             status.challenges, status.candidates = 0, 1
             return
-        episodes = max(ROUND, int(self._growth() * status.episodes))
+        growth = SHARE
+        if status.frozen:  # less if that may suffice: gaps fall like K^-1/2
+            beyond = self.bounds.gap / max(self.aim(), 1e-300)
+            growth = min(SHARE, max(1.05 * (beyond * beyond - 1.0), 0.2 * SHARE))
+        episodes = max(ROUND, int(growth * status.episodes))
         part = max(1, int(PART * episodes)) if status.frozen else 0
         self._block(OPTIMISTIC, max(1, episodes - 2 * part))
         status.challenges = status.candidates = part
-
-    def _growth(self) -> float:
-        """Return the next round as a share of all episodes so far: less if that may suffice (gaps fall like K^-1/2)."""
-        if not self.status.frozen:
-            return SHARE
-        beyond = self.bounds.gap / max(self.aim(), 1e-300)
-        return min(SHARE, max(1.05 * (beyond * beyond - 1.0), 0.2 * SHARE))
-
-    def _finish(self, episodes: int) -> None:
-        """Plan episodes of the candidate alone."""
-        self.status.challenges = self.status.candidates = 0
-        self._block(CANDIDATE, episodes, self.tables.candidate)
 
     # Reviews -------------------------------------------------------------------------------------------------
 
@@ -254,9 +246,18 @@ class Rounds(GrowingTables):
             self._round()
             return
         while self.enough() is None and self._certified():
-            self._issue()
-        if self.enough() is None:
-            self._plan()
+            epsilon = self.in_units(self._wanted(), self.bounds)
+            more = {"epsilon": epsilon, "episodes": self.status.episodes,
+                    "candidate": self.status.policies, "attempt": self.status.attempts}  # fmt: skip
+            self.issued.append({name: float(value) for name, value in (asdict(self.bounds) | more).items()})
+        if self.enough() is not None:
+            return
+        alone = 0 if self.facts.deterministic else (self._last_episodes() or self._try_gaps())
+        if alone > 0:  # episodes of the candidate alone
+            self.status.challenges = self.status.candidates = 0
+            self._block(CANDIDATE, alone, self.tables.candidate)
+        else:
+            self._round()
 
     def _wanted(self) -> float:
         """Return the current epsilon."""
@@ -298,7 +299,9 @@ class Rounds(GrowingTables):
         if not frozen and high - best > ARM * self.aim():
             t.candidate[:] = rows
             return
-        now = self._estimate()
+        now_estimate = np.zeros_like(t.value)
+        estimate_policy(t, t.candidate, now_estimate)
+        now = counted_mean(t, now_estimate)
         if not frozen or self.known_bad() or self._sooner(high, best, now):
             self.freeze(rows)
             now = best
@@ -326,12 +329,6 @@ class Rounds(GrowingTables):
         safe = 0.0 if self.keeps() else self.facts.violation * (self.share(VIOLATION) + math.log(2)) / aim
         return Forecast.of(mean, deviation, float(scale[LEAST]), share, safe)
 
-    def _estimate(self) -> float:
-        """Return the estimated value of the candidate."""
-        estimate = np.zeros_like(self.tables.value)
-        estimate_policy(self.tables, self.tables.candidate, estimate)
-        return counted_mean(self.tables, estimate)
-
     def freeze(self, rows: Longs) -> None:
         """Freeze a candidate: its evidence starts now, and what is known now determines its actions in new states."""
         t = self.tables
@@ -350,10 +347,10 @@ class Rounds(GrowingTables):
     def _certified(self) -> bool:
         """Update the bounds; return whether the candidate is certified for the current epsilon, by the counts alone."""
         self.bounds = self.bounds_with(self.bounds.optimum_high)
-        if self._shortfall() is None:
-            self.bounds = self.bounds_now()
-            return self._shortfall() is None
-        return False
+        if shortfall(self.bounds, self.in_units(self._wanted(), self.bounds)) is not None:
+            return False
+        self.bounds = self.bounds_now()
+        return shortfall(self.bounds, self.in_units(self._wanted(), self.bounds)) is None
 
     def bounds_now(self) -> Bounds:
         """Return all bounds from the counts alone, which are the numbers of a certificate."""
@@ -370,23 +367,7 @@ class Rounds(GrowingTables):
         by = 2.0 if by_gap < by_value else 1.0
         return Bounds(high, self.bounds.estimate, low, chance * self.facts.violation, chance, min(by_value, by_gap), by)
 
-    def _shortfall(self) -> str | None:
-        return shortfall(self.bounds, self.in_units(self._wanted(), self.bounds))
-
-    def _issue(self) -> None:
-        s, epsilon = self.status, self.in_units(self._wanted(), self.bounds)
-        more = {"epsilon": epsilon, "episodes": s.episodes, "candidate": s.policies, "attempt": s.attempts}
-        self.issued.append({name: float(value) for name, value in (asdict(self.bounds) | more).items()})
-
     # Plans ---------------------------------------------------------------------------------------------------
-
-    def _plan(self) -> None:
-        """Plan the next episodes for a frozen candidate that is not certified yet."""
-        alone = 0 if self.facts.deterministic else (self._last_episodes() or self._try_gaps())
-        if alone > 0:
-            self._finish(alone)
-        else:
-            self._round()
 
     def _last_episodes(self) -> int:
         """Return the number of episodes of the candidate alone that come next; 0 to continue the search."""
