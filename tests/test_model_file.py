@@ -241,33 +241,33 @@ def rowless(plain, arrays):
     arrays["row_start"][slot] = arrays["row_start"][slot + 1]
 
 
-@pytest.mark.parametrize(
-    ("problem", "change", "words"),
-    [
-        (LAYERED, other_step, "an outcome leads to another step"),
-        (LAYERED, one_distribution_less, "a distribution of another step"),
-        (LAYERED, later_start, "a first state belongs to a later step"),
-        (LAYERED, rowless, "twice|another step|offers no action|has no action"),
-        (LAYERED, at("row_payoff", -1, 2**30), "row_payoff holds numbers"),
-        (LAYERED, at("constraints", 0, 1e9), "exceeds its bound"),
-        (SHARED, at("stage_start", 0, 1), "do not share all states"),
-        (SHARED, at("slot_state", 0, 1), "order of their names"),
-        (SHARED, at("outcome_probability", 0, np.nan), "outcome 0 has no probability"),
-        (SHARED, at("outcome_probability", 0, 0.125), "sum to"),
-        (SHARED, at("first_probability", 0, np.nan), "of the first state"),
-        (SHARED, at("reward", 0, np.nan), "a reward lies outside"),
-        (SHARED, at("outcome_next", 0, -1), "outcome_next holds numbers from -1"),
-        (SHARED, at("row_distribution", 0, 10**6), "row_distribution holds numbers from 0 to 1000000"),
-        (SHARED, told("reward_range", [1.0, 0.0]), "reward_range is"),
-        (SHARED, told("states", {"form": "range", "range": [0, 10**9, 1]}), "names 1,000,000,000 states"),
-        (SHARED, told("horizon", 2**40), "horizon is"),
-    ],
-)
-def test_a_forged_model_is_refused_with_what_is_wrong_with_it(problem, change, words):
-    plain, arrays = stored(compile_model(problem))
-    change(plain, arrays)
-    with pytest.raises(StorageError, match=words):
-        load(plain, arrays)
+FORGED = [
+    (LAYERED, other_step, "an outcome leads to another step"),
+    (LAYERED, one_distribution_less, "a distribution of another step"),
+    (LAYERED, later_start, "a first state belongs to a later step"),
+    (LAYERED, rowless, "twice|another step|offers no action|has no action"),
+    (LAYERED, at("row_payoff", -1, 2**30), "row_payoff holds numbers"),
+    (LAYERED, at("constraints", 0, 1e9), "exceeds its bound"),
+    (SHARED, at("stage_start", 0, 1), "do not share all states"),
+    (SHARED, at("slot_state", 0, 1), "order of their names"),
+    (SHARED, at("outcome_probability", 0, np.nan), "outcome 0 has no probability"),
+    (SHARED, at("outcome_probability", 0, 0.125), "sum to"),
+    (SHARED, at("first_probability", 0, np.nan), "of the first state"),
+    (SHARED, at("reward", 0, np.nan), "a reward lies outside"),
+    (SHARED, at("outcome_next", 0, -1), "outcome_next holds numbers from -1"),
+    (SHARED, at("row_distribution", 0, 10**6), "row_distribution holds numbers from 0 to 1000000"),
+    (SHARED, told("reward_range", [1.0, 0.0]), "reward_range is"),
+    (SHARED, told("states", {"form": "range", "range": [0, 10**9, 1]}), "names 1,000,000,000 states"),
+    (SHARED, told("horizon", 2**40), "horizon is"),
+]
+
+
+def test_a_forged_model_is_refused_with_what_is_wrong_with_it():
+    for problem, change, words in FORGED:
+        plain, arrays = stored(compile_model(problem))
+        change(plain, arrays)
+        with pytest.raises(StorageError, match=words):
+            load(plain, arrays)
 
 
 def test_tables_beyond_memory_are_refused_before_they_are_made(monkeypatch):

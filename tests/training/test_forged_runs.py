@@ -35,51 +35,36 @@ def forge(path, change):
     write_record(path, kind, plain, arrays)
 
 
-@pytest.mark.parametrize(
-    ("settings", "name", "value"),
-    [
-        (SAFE_Q, "engine.q", np.nan),
-        (SAFE_Q, "engine.w", np.inf),
-        (SAFE_Q, "engine.visits", 2**31 - 1),
-        (SAFE_Q, "engine.square", np.nan),
-        (SAFE_Q, "engine.greedy", 10**6),
-        (SAFE_Q, "engine.dead_first", 10**6),
-        (SAFE_Q, "greedy", -1),
-        (SAFE_Q, "curve.rows", 10**6),
-        (SAFE_Q, "changes", 10**6),
-        (ConstrainedQ.paper(0.5), "engine.mu", np.nan),
-        (ConstrainedQ.paper(0.5), "engine.node", np.nan),
-        (learners.UCBVI(), "engine.first", 10**6),
-        (learners.UCBVI(), "engine.reward", np.nan),
-        (learners.UCBVI(), "engine.before", 0),
-        (learners.UCBVI(), "engine.next_plan", 2**62),
-        (learners.TripleQ(total=1.0), "engine.greedy", 10**6),
-        (learners.TripleQ(total=1.0), "engine.q", np.nan),
-        (learners.OptPrimalDual(total=1.0), "engine.greedy", 10**6),
-        (learners.OptPrimalDual(total=1.0), "engine.preference", np.nan),
-        (learners.OptPrimalDual(total=1.0), "engine.next_plan", 2**62),
-        (learners.OptCMDP.certainty_equivalent(total=1.0), "engine.chance", -1.0),
-        (learners.OptCMDP.certainty_equivalent(total=1.0), "engine.next_plan", 2**62),
-        (PosteriorSampling(), "engine.cell_next", 10_000),
-        (PosteriorSampling(), "engine.head", 99_999),
-        (PosteriorSampling(), "engine.cell_link", 0),
-        (PosteriorSampling(), "engine.kinds", 3),
-        (PosteriorSampling(), "engine.next_plan", 2**62),
-        (Certified(1e-3), "engine.status", -1),
-        (Certified(1e-3), "engine.upper", np.inf),
-    ],
-)
-def test_a_table_that_leads_out_of_bounds_is_refused(settings, name, value, tmp_path):
+FORGED = [
+    (SAFE_Q, {"q": np.nan, "w": np.inf, "visits": 2**31 - 1, "square": np.nan, "greedy": 10**6, "dead_first": 10**6}),
+    (ConstrainedQ.paper(0.5), {"mu": np.nan, "node": np.nan}),
+    (learners.UCBVI(), {"first": 10**6, "reward": np.nan, "before": 0, "next_plan": 2**62}),
+    (learners.TripleQ(total=1.0), {"greedy": 10**6, "q": np.nan}),
+    (learners.OptPrimalDual(total=1.0), {"greedy": 10**6, "preference": np.nan, "next_plan": 2**62}),
+    (learners.OptCMDP.certainty_equivalent(total=1.0), {"chance": -1.0, "next_plan": 2**62}),
+    (PosteriorSampling(), {"cell_next": 10_000, "head": 99_999, "cell_link": 0, "kinds": 3, "next_plan": 2**62}),
+    (Certified(1e-3), {"status": -1, "upper": np.inf}),
+]
+
+
+@pytest.mark.parametrize(("settings", "tables"), FORGED, ids=lambda given: type(given).__name__)
+def test_a_table_that_leads_out_of_bounds_is_refused(settings, tables, tmp_path):
     model = compile_model(random_problem(9, states=4, actions=3, horizon=3, stationary=True))
     learn(model, settings, episodes=40, history=5).save(tmp_path / "run")
+    whole = (tmp_path / "run").read_bytes()
+    forged = {f"engine.{name}": value for name, value in tables.items()}
+    if settings is SAFE_Q:
+        forged |= {"greedy": -1, "curve.rows": 10**6, "changes": 10**6}
+    for name, value in forged.items():
 
-    def change(plain, arrays):
-        assert arrays[name].size
-        arrays[name].reshape(-1)[:] = value
+        def change(plain, arrays, name=name, value=value):
+            assert arrays[name].size
+            arrays[name].reshape(-1)[:] = value
 
-    forge(tmp_path / "run", change)
-    with pytest.raises(StorageError, match=r"damaged|another form"):
-        load_run(tmp_path / "run")
+        (tmp_path / "run").write_bytes(whole)
+        forge(tmp_path / "run", change)
+        with pytest.raises(StorageError, match=r"damaged|another form"):
+            load_run(tmp_path / "run")
 
 
 @pytest.mark.parametrize("trials", [False, True])

@@ -225,84 +225,84 @@ JOB = '[problem]\nkind = "machine_scheduling"\njobs = [{%s}]'
 TABLE = '[problem]\nkind = "tables"\nhorizon = 2\nfile = "t.csv"\n'
 
 
-@pytest.mark.parametrize(
-    ("text", "culprit"),
-    [
-        ("", "problem is missing"),
-        ("[problem]\nhorizon = 3", "problem.kind is missing; it must be one of battery_robot, energy_harvesting"),
-        ('[problem]\nkind = "energy"', "problem.kind is 'energy'"),
-        (ENERGY + "peak_pwoer = 3", "problem.peak_pwoer is not a key here; do you mean peak_power?"),
-        (ENERGY + "horizon = 2.5", "problem.horizon is 2.5"),
-        (ENERGY + "peak_power = -1", "peak_power is -1"),
-        (ENERGY + "arrivals = {matrix = [[1.0]]}", "problem.arrivals needs both matrix and first"),
-        (ENERGY + "[setings]\n", "setings is not a key here; do you mean settings?"),
-        (
-            ENERGY + "[settings]\nlearner = 'best'",
-            "settings: learner is 'best'; it must be one of PosteriorSampling, SafeQ",
-        ),
-        (
-            ENERGY + "[settings]\nlearner = 'ConstrainedQ'\npreset = 'paper'",
-            "settings: ConstrainedQ.paper needs slack",
-        ),
-        (ENERGY + "[settings]\noptimsm = 1", "optimsm is not a setting of PosteriorSampling; do you mean optimism?"),
-        (ENERGY + "[settings]\nlearner = 'SafeQ'\npreset = 'paper'", "preset is 'paper'; SafeQ has none"),
-        (
-            ENERGY + "[settings]\nlearner = 'OptPrimalDual'\npreset = 'opdop'\nepisodes = 9\nslater = 1\nslack = 1",
-            "slack is not a setting of OptPrimalDual",
-        ),
-        (ENERGY + "[settings]\nlearner = 'ConstrainedQ'\npreset = 'published'\nslack = -1", "slack is -1"),
-        (ENERGY + "[run]\nepisodes = 0", "run.episodes is 0"),
-        (ENERGY + "[run]\nhistory = 'all'", "run.history is 'all'"),
-        (JOB % "due = 3, deadline = 4", "problem.jobs.0.processing is missing"),
-        (JOB % "processing = 1, due = 3, deadline = 4, colour = 3", "problem.jobs.0.colour is not a key here"),
-        (JOB % 'processing = "soon", due = 3, deadline = 4', "problem.jobs.0: processing is 'soon'"),
-        ('[problem]\nkind = "machine_scheduling"\njobs = []', "at least one job"),
-        ('[problem]\nkind = "machine_scheduling"\njobs = "no.csv"', "no.csv"),
-        ('[problem]\nkind = "scheduling_example"\nnumber = 4', "problem.number is 4"),
-        ('[problem]\nkind = "tables"\nhorizon = 2\nfile = "t.xls"', "problem.file is 't.xls'"),
-        ('[problem]\nkind = "tables"\nfile = "t.csv"', "problem.horizon is missing"),
-        (TABLE + "initial = [0.5]", "problem.initial is [0.5]"),
-        (TABLE + 'constraint_names = ["x"]', "problem.constraint_names is ['x']"),
-        ('[problem]\nkind = "python"\nfunction = "mine.py"', 'must be "file.py:function"'),
-        ('[problem]\nkind = "python"\nfunction = "absent.py:make"', "there is no file"),
-        ('[problem]\nkind = "python"\nfunction = "absent_module:make"', "absent_module"),
-        ('[problem]\nkind = "python"\nfunction = "mine.py:mak"', "has no function 'mak'; do you mean make?"),
-        ('[problem]\nkind = "python"\nfunction = "mine.py:broken"', "KeyError: 'absent' (mine.py, line 21)"),
-        ('[problem]\nkind = "python"\nfunction = "mine.py:nothing"', "returned 3"),
-        ('[problem]\nkind = "python"\nfunction = "mine.py:late"', "ZeroDivisionError"),
-        ('[problem]\nkind = "python"\nfunction = "mine.py:make"\narguments = {pace = 2}', "pace"),
-        ("[problem\n", "is not valid TOML"),
-    ],
-)
-def test_what_is_wrong_is_named_by_its_key(text, culprit, tmp_path):
-    (tmp_path / "mine.py").write_text(MINE)
-    (tmp_path / "t.csv").write_text("state,action,next_state,reward\ns,a,s,1\n")
-    with pytest.raises(PeakError) as caught:
-        read(tmp_path, text).model()
-    assert culprit in str(caught.value)
-    assert "problem.toml" in str(caught.value) or ".csv" in str(caught.value) or ".npz" in str(caught.value)
+WRONG = [
+    ("", "problem is missing"),
+    ("[problem]\nhorizon = 3", "problem.kind is missing; it must be one of battery_robot, energy_harvesting"),
+    ('[problem]\nkind = "energy"', "problem.kind is 'energy'"),
+    (ENERGY + "peak_pwoer = 3", "problem.peak_pwoer is not a key here; do you mean peak_power?"),
+    (ENERGY + "horizon = 2.5", "problem.horizon is 2.5"),
+    (ENERGY + "peak_power = -1", "peak_power is -1"),
+    (ENERGY + "arrivals = {matrix = [[1.0]]}", "problem.arrivals needs both matrix and first"),
+    (ENERGY + "[setings]\n", "setings is not a key here; do you mean settings?"),
+    (
+        ENERGY + "[settings]\nlearner = 'best'",
+        "settings: learner is 'best'; it must be one of PosteriorSampling, SafeQ",
+    ),
+    (
+        ENERGY + "[settings]\nlearner = 'ConstrainedQ'\npreset = 'paper'",
+        "settings: ConstrainedQ.paper needs slack",
+    ),
+    (ENERGY + "[settings]\noptimsm = 1", "optimsm is not a setting of PosteriorSampling; do you mean optimism?"),
+    (ENERGY + "[settings]\nlearner = 'SafeQ'\npreset = 'paper'", "preset is 'paper'; SafeQ has none"),
+    (
+        ENERGY + "[settings]\nlearner = 'OptPrimalDual'\npreset = 'opdop'\nepisodes = 9\nslater = 1\nslack = 1",
+        "slack is not a setting of OptPrimalDual",
+    ),
+    (ENERGY + "[settings]\nlearner = 'ConstrainedQ'\npreset = 'published'\nslack = -1", "slack is -1"),
+    (ENERGY + "[run]\nepisodes = 0", "run.episodes is 0"),
+    (ENERGY + "[run]\nhistory = 'all'", "run.history is 'all'"),
+    (JOB % "due = 3, deadline = 4", "problem.jobs.0.processing is missing"),
+    (JOB % "processing = 1, due = 3, deadline = 4, colour = 3", "problem.jobs.0.colour is not a key here"),
+    (JOB % 'processing = "soon", due = 3, deadline = 4', "problem.jobs.0: processing is 'soon'"),
+    ('[problem]\nkind = "machine_scheduling"\njobs = []', "at least one job"),
+    ('[problem]\nkind = "machine_scheduling"\njobs = "no.csv"', "no.csv"),
+    ('[problem]\nkind = "scheduling_example"\nnumber = 4', "problem.number is 4"),
+    ('[problem]\nkind = "tables"\nhorizon = 2\nfile = "t.xls"', "problem.file is 't.xls'"),
+    ('[problem]\nkind = "tables"\nfile = "t.csv"', "problem.horizon is missing"),
+    (TABLE + "initial = [0.5]", "problem.initial is [0.5]"),
+    (TABLE + 'constraint_names = ["x"]', "problem.constraint_names is ['x']"),
+    ('[problem]\nkind = "python"\nfunction = "mine.py"', 'must be "file.py:function"'),
+    ('[problem]\nkind = "python"\nfunction = "absent.py:make"', "there is no file"),
+    ('[problem]\nkind = "python"\nfunction = "absent_module:make"', "absent_module"),
+    ('[problem]\nkind = "python"\nfunction = "mine.py:mak"', "has no function 'mak'; do you mean make?"),
+    ('[problem]\nkind = "python"\nfunction = "mine.py:broken"', "KeyError: 'absent' (mine.py, line 21)"),
+    ('[problem]\nkind = "python"\nfunction = "mine.py:nothing"', "returned 3"),
+    ('[problem]\nkind = "python"\nfunction = "mine.py:late"', "ZeroDivisionError"),
+    ('[problem]\nkind = "python"\nfunction = "mine.py:make"\narguments = {pace = 2}', "pace"),
+    ("[problem\n", "is not valid TOML"),
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "culprit"),
-    [
-        ("", "it needs a header"),
-        ("state,action,next_state\ns,a,s\n", "column 'reward' is missing"),
-        ("state,action,next_state,reward,reward\ns,a,s,1,1\n", "row 1: column 'reward' occurs twice"),
-        ("state,action,next_state,reward\ns,a,s\n", "row 2: 3 cells for 4 columns"),
-        ("state,action,next_state,reward\ns,a,s,much\n", "row 2, column 'reward': the cell is 'much'"),
-        ("state,action,next_state,reward\ns,a,s,nan\n", "row 2, column 'reward'"),
-        ("state,action,next_state,reward,probability\ns,a,s,1,0.4\n", "probabilities sum to 0.4"),
-        ("step,state,action,next_state,reward\n7,s,a,s,1\n", "row 2, column 'step': the cell is '7'"),
-        ("state,action,next_state,reward\ns,a,t,1\n", "no action is on offer"),
-        ("state,action,next_state,reward,prob\ns,a,s,1,0.5\ns,a,s,2,0.5\n", "row 3: a second outcome .*: prob\\)"),
-    ],
-)
-def test_what_is_wrong_in_a_csv_file_is_named_by_row_and_column(text, culprit, tmp_path):
-    (tmp_path / "t.csv").write_text(text)
-    with pytest.raises(PeakError) as caught:
-        read(tmp_path, TABLE).model()
-    assert re.search(culprit, str(caught.value))
+def test_what_is_wrong_is_named_by_its_key(tmp_path):
+    for text, culprit in WRONG:
+        (tmp_path / "mine.py").write_text(MINE)
+        (tmp_path / "t.csv").write_text("state,action,next_state,reward\ns,a,s,1\n")
+        with pytest.raises(PeakError) as caught:
+            read(tmp_path, text).model()
+        assert culprit in str(caught.value)
+        assert "problem.toml" in str(caught.value) or ".csv" in str(caught.value) or ".npz" in str(caught.value)
+
+
+WRONG_CELLS = [
+    ("", "it needs a header"),
+    ("state,action,next_state\ns,a,s\n", "column 'reward' is missing"),
+    ("state,action,next_state,reward,reward\ns,a,s,1,1\n", "row 1: column 'reward' occurs twice"),
+    ("state,action,next_state,reward\ns,a,s\n", "row 2: 3 cells for 4 columns"),
+    ("state,action,next_state,reward\ns,a,s,much\n", "row 2, column 'reward': the cell is 'much'"),
+    ("state,action,next_state,reward\ns,a,s,nan\n", "row 2, column 'reward'"),
+    ("state,action,next_state,reward,probability\ns,a,s,1,0.4\n", "probabilities sum to 0.4"),
+    ("step,state,action,next_state,reward\n7,s,a,s,1\n", "row 2, column 'step': the cell is '7'"),
+    ("state,action,next_state,reward\ns,a,t,1\n", "no action is on offer"),
+    ("state,action,next_state,reward,prob\ns,a,s,1,0.5\ns,a,s,2,0.5\n", "row 3: a second outcome .*: prob\\)"),
+]
+
+
+def test_what_is_wrong_in_a_csv_file_is_named_by_row_and_column(tmp_path):
+    for text, culprit in WRONG_CELLS:
+        (tmp_path / "t.csv").write_text(text)
+        with pytest.raises(PeakError) as caught:
+            read(tmp_path, TABLE).model()
+        assert re.search(culprit, str(caught.value))
 
 
 def test_a_first_state_without_a_row_is_named(tmp_path):
