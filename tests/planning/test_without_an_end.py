@@ -127,3 +127,65 @@ def test_the_machine_of_the_docs():
         peakrl.solve(model, discount=0.9, average=True)
     with pytest.raises(PeakError, match="below 1"):
         peakrl.solve(model, discount=1.0)
+
+
+def first_violation(model, policy):
+    """The probability of ever violating from each state and the expected steps up to then, with fractions."""
+    size = model.num_slots
+    end = size  # the walk stops after a violation
+    chain = Chain(model, policy)
+    harms = [not model.keeps[row] for row in policy]  # payoffs do not depend on the outcome here
+    chain.chance = [[*(0 if harms[i] else p for p in chain.chance[i]), int(harms[i])] for i in range(size)]
+    chain.chance.append([0] * size + [1])
+    chain.size, chain.target = size + 1, frozenset({end})
+    chain.after = [chain.reached(slot) for slot in range(size + 1)]
+    return chain.absorbed_in({end}), chain.time()
+
+
+def evaluated(seed):
+    model = random_model(seed)
+    rng = np.random.default_rng(seed)
+    policy = [int(rng.choice(model.rows_of_slot(slot))) for slot in range(model.num_slots)]
+    own = peakrl.Policy(model, np.array(policy))
+    chain, reward = Chain(model, policy), [Fraction(float(model.row_reward[row])) for row in policy]
+    violation = [Fraction(float(model.row_violation[row].sum())) for row in policy]
+    found, long = peakrl.evaluate(model, own, discount=0.9), peakrl.evaluate(model.with_horizon(7), own)
+    near = {"abs": 1e-9}
+    assert found.value == pytest.approx(float(at_start(model, chain.discounted(reward, 0.9))), **near)
+    assert found.violation == pytest.approx(float(at_start(model, chain.discounted(violation, 0.9))), **near)
+    for gain in (long.value, long.gain, found.gain):
+        assert gain == pytest.approx(float(at_start(model, chain.gain(reward))), **near)
+    assert long.violation == pytest.approx(float(at_start(model, chain.gain(violation))), **near)
+    for state in range(model.num_slots):
+        share = chain.gain([int(slot == state) for slot in range(model.num_slots)])
+        assert long.stationary_distribution[state] == pytest.approx(float(at_start(model, share)), **near)
+    chance, time = first_violation(model, policy)
+    assert found.violation_probability == pytest.approx(float(at_start(model, chance)), **near)
+    assert (found.violation_probability > 0) == (at_start(model, chance) > 0) == (found.violation > 0)
+    firsts = [time[slot] for slot in model.first_slot.tolist()]
+    if None in firsts:
+        assert found.steps_to_violation == np.inf
+    else:
+        assert found.steps_to_violation == pytest.approx(float(at_start(model, time)))
+    return found.violation_probability
+
+
+@seeds(12)
+def test_evaluation_against_fractions(seed):
+    evaluated(seed)
+
+
+def test_a_walk_is_simulated_for_as_many_steps_as_asked():
+    model = peakrl.compile_model(Machine())
+    best = peakrl.solve(model, average=True).policy
+    runs = peakrl.simulate(model, best, episodes=500, steps=300)
+    assert runs.value_interval.low < 400 < runs.value_interval.high
+    assert runs.violation == 0.0
+    assert len(peakrl.rollout(model, best, steps=7)) == 7
+    env = peakrl.ConstrainedEnv(peakrl.to_gymnasium(model), reward_range=(0, 2))
+    assert len(peakrl.rollout(env, lambda step, state, actions: 0, steps=5)) == 5
+    for call in (peakrl.rollout, lambda *both: peakrl.simulate(*both, episodes=2)):
+        with pytest.raises(PeakError, match="steps="):
+            call(model, best)
+    with pytest.raises(PeakError, match="has no end"):
+        peakrl.rollout(model.with_horizon(3), peakrl.solve(model.with_horizon(3)).policy, steps=4)

@@ -15,7 +15,7 @@ from typing import Any, Literal, NoReturn
 
 import numpy as np
 
-from peakrl.checks import required_arguments
+from peakrl.checks import check_count, required_arguments
 from peakrl.errors import PeakError, PolicyError, SettingsError, TargetError, UnknownStateError
 from peakrl.gym.adapter import LaneError, Lanes, Observed, Rules, Step, is_environment
 from peakrl.policy.mixture import AnyPolicy, AveragedPolicy
@@ -81,11 +81,11 @@ def reset_seeds(seed: int, episodes: int) -> list[int]:
 
 
 def environment_episodes(
-    env: Any, policy: AnyPolicy | Rule, episodes: int, seed: int, unknown: Unknown
+    env: Any, policy: AnyPolicy | Rule, episodes: int, seed: int, unknown: Unknown, steps: int | None = None
 ) -> tuple[Floats, Floats, int, Rules]:
     """Return rewards and violations of the episodes, the steps at which `unknown` decided, and the declarations."""
     fallback = Fallback(unknown, seed)
-    lanes = lanes_of(env)
+    lanes = lanes_of(env, steps)
     generator = np.random.default_rng(stream(seed, DRAWS))
     rewards, violations = followed_episodes(lanes, policy, reset_seeds(seed, episodes), generator, fallback=fallback)
     return rewards, violations, fallback.uses, lanes.rules
@@ -153,9 +153,11 @@ def idle_rule(lanes: Lanes, policy: AnyPolicy | Rule, generator: np.random.Gener
     return decide
 
 
-def environment_rollout(env: Any, policy: AnyPolicy | Rule, seed: int, unknown: Unknown) -> list[tuple[Any, ...]]:
+def environment_rollout(
+    env: Any, policy: AnyPolicy | Rule, seed: int, unknown: Unknown, length: int | None = None
+) -> list[tuple[Any, ...]]:
     """Return (step, state, action, reward, constraints, next state) of the steps of one episode."""
-    lanes, steps = lanes_of(env), list[tuple[Any, ...]]()
+    lanes, steps = lanes_of(env, length), list[tuple[Any, ...]]()
     if lanes.count > 1:
         raise TargetError("one episode is followed at a time: pass a single environment, not a vectorised one")
     generator, fallback = np.random.default_rng(stream(seed, DRAWS)), Fallback(unknown, seed)
@@ -171,13 +173,18 @@ def record_of(lanes: Lanes, step: int, seen: Observed, index: int | None, event:
     return step, seen.state, action, event.reward, event.constraints, following
 
 
-def lanes_of(env: Any) -> Lanes:
-    """Return the lanes of an environment; raise if it is not one."""
+def lanes_of(env: Any, steps: int | None = None) -> Lanes:
+    """Return the lanes of an environment, with this number of steps if it has no end; raise if it is not one."""
     if not is_environment(env):
         raise TargetError(f"{env!r} cannot be simulated; give a Problem, a TabularModel or a Gymnasium environment")
     from peakrl.gym.constrained_env import adapt
 
-    return adapt(env, needs_range=False)
+    lanes = adapt(env, needs_range=False)
+    if steps is not None:
+        if lanes.rules.steps is not None:
+            raise SettingsError(f"steps={steps!r} is for what has no end; here an episode has {lanes.rules.steps}")
+        lanes.rules.steps = check_count(steps, "steps")
+    return lanes
 
 
 def rule_for_episode(policy: Any, generator: np.random.Generator) -> Decide:

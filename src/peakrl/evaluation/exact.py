@@ -34,10 +34,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.checks import check_number
+from peakrl.checks import check_fraction, check_number
 from peakrl.compile import Target
-from peakrl.errors import PolicyError
+from peakrl.errors import PolicyError, SettingsError
 from peakrl.evaluation.curve import Changes, may_vanish, new_curve, summed_totals
+from peakrl.evaluation.endless import evaluate_endless
 from peakrl.jit import loop
 from peakrl.numerics import LEAST, times
 from peakrl.policy.mixture import AnyPolicy, AveragedPolicy, model_for
@@ -205,12 +206,14 @@ def evaluate(model: Any, policy: Any, **options: Any) -> Evaluation:
     policy
         A policy of that model: deterministic, stochastic or averaged.
     options
-        For logs: `failure_probability` and `assumptions`.
+        For policies without an end: `discount`. For logs: `failure_probability` and `assumptions`.
 
     Returns
     -------
     Evaluation
-        `value`, `violation`, `violation_probability`, the same by step, and `worst_margin`.
+        `value`, `violation`, `violation_probability`, the same by step, and `worst_margin`. Without an end: value and
+        violation discounted, or on average, `gain`, the probability of ever violating, `steps_to_violation` and the
+        `stationary_distribution`.
 
     Examples
     --------
@@ -224,9 +227,16 @@ def evaluate(model: Any, policy: Any, **options: Any) -> Evaluation:
 
 
 @singledispatch
-def evaluate_on(model: Target, policy: AnyPolicy) -> Evaluation:
+def evaluate_on(model: Target, policy: AnyPolicy, *, discount: float | None = None) -> Evaluation:
     """Evaluate a policy; other targets than models register themselves."""
     model = model_for(model, policy)
+    if discount is not None:
+        discount = check_fraction(discount, "discount", otherwise="; discounts are for policies without an end")
+    if model.steps is None:
+        found: Any = evaluate_endless(model, policy, discount)
+        return found  # another kind of result
+    if discount is not None:
+        raise SettingsError(f"the policy has {model.span}: only policies without an end are discounted")
     payoffs = np.column_stack([model.row_reward, model.row_violation])
     totals, worst_margin = expected_totals(model, model.layout, payoffs, model.row_margin, policy)
     return Evaluation(

@@ -9,7 +9,7 @@ import numpy as np
 
 from peakrl.checks import check_seed
 from peakrl.compile import as_model, is_problem
-from peakrl.evaluation.simulation import STREAM, draw_row, row_in_force
+from peakrl.evaluation.simulation import STREAM, draw_row, layout_of, row_in_force
 from peakrl.policy.mixture import AnyPolicy, AveragedPolicy, model_for
 from peakrl.policy.tables import StochasticPolicy
 from peakrl.problem import violation_of
@@ -43,12 +43,14 @@ class RolloutStep(NamedTuple):
         return violation_of(self.constraints)
 
 
-def rollout(target: Any, policy: Any, *, seed: int = 0, unknown: Unknown = "random") -> list[RolloutStep]:
+def rollout(
+    target: Any, policy: Any, *, seed: int = 0, unknown: Unknown = "random", steps: int | None = None
+) -> list[RolloutStep]:
     """Follow `policy` for one episode on `target`, a model, a `Problem` or an environment, and return its steps.
 
     Parameters
     ----------
-    target, policy, unknown
+    target, policy, unknown, steps
         As for `simulate`.
     seed
         Equal seeds give equal episodes: the first that `simulate` follows with the same seed.
@@ -69,19 +71,19 @@ def rollout(target: Any, policy: Any, *, seed: int = 0, unknown: Unknown = "rand
     if not isinstance(target, StateSpace) and not is_problem(target):
         from peakrl.evaluation.environments import environment_rollout
 
-        return [RolloutStep(*step) for step in environment_rollout(target, policy, seed, unknown)]
-    return model_rollout(model_for(as_model(target), policy), policy, seed)
+        return [RolloutStep(*step) for step in environment_rollout(target, policy, seed, unknown, steps)]
+    return model_rollout(model_for(as_model(target), policy), policy, seed, steps)
 
 
-def model_rollout(model: TabularModel, policy: AnyPolicy, seed: int) -> list[RolloutStep]:
+def model_rollout(model: TabularModel, policy: AnyPolicy, seed: int, length: int | None = None) -> list[RolloutStep]:
     """Return an episode on a model; draws come in the order of `evaluation.simulation.simulate_episodes`."""
-    layout, payoffs = model.layout, model.payoffs
+    layout, payoffs = layout_of(model, length), model.payoffs
     words = seed_state(np.uint64(seed ^ STREAM))
     episode = 1
     if isinstance(policy, AveragedPolicy) and policy.episodes > 1:
         episode += int(uniform(words) * policy.episodes)
     slot, steps = int(draw_first(words, model.sampler)), []
-    for step in range(model.horizon):
+    for step in range(layout.horizon):
         row = chosen_row(policy, words, step, slot, episode)
         d = int(layout.row_distribution[row])
         outcome = int(draw_outcome(words, layout, model.sampler, d))

@@ -23,7 +23,7 @@ import numpy as np
 
 from peakrl.checks import MOST_EPISODES, ROUNDING, check_confidence, check_count, check_seed, reward_limits
 from peakrl.compile import as_model, is_problem
-from peakrl.errors import PolicyError
+from peakrl.errors import PolicyError, SettingsError
 from peakrl.evaluation.bounds import betting_interval, lower_mean
 from peakrl.evaluation.statistics import Interval, clopper_pearson, mean_interval
 from peakrl.jit import loop
@@ -185,6 +185,7 @@ def simulate(
     seed: int = 0,
     confidence: float = 0.95,
     unknown: Unknown = "random",
+    steps: int | None = None,
 ) -> Simulation:
     """Follow `policy` for `episodes` episodes on `target`: a model, a `Problem` or an environment.
 
@@ -206,6 +207,8 @@ def simulate(
         What decides in a state that was not visited while learning on an environment, unless the policy has a fallback
         (that of the certified learner): "random" draws an available action, "raise" raises an error, and a function
         (step, state, actions) -> action is called. `unknown_steps` of the result counts these steps.
+    steps
+        Steps of an episode if the target, or the policy, has no end.
 
     Returns
     -------
@@ -227,14 +230,26 @@ def simulate(
     if not isinstance(target, StateSpace) and not is_problem(target):
         from peakrl.evaluation.environments import environment_episodes
 
-        rewards, violations, uses, rules = environment_episodes(target, policy, episodes, seed, unknown)
+        rewards, violations, uses, rules = environment_episodes(target, policy, episodes, seed, unknown, steps)
         most = largest_violation(rules.horizon, rules.constraints.bounds)
         ends = return_range(rules.horizon, rules.reward_range, may_end_early=True)
         return summary(rewards, violations, uses, ends, most, confidence)
-    model = as_model(target)
-    most = largest_violation(model.horizon, model.constraint_bounds)
-    ends = return_range(model.horizon, model.reward_range, may_end_early=False)
-    return summary(*model_episodes(model, policy, episodes, seed), 0, ends, most, confidence)
+    model = model_for(as_model(target), policy)
+    layout = layout_of(model, steps)
+    most = largest_violation(layout.horizon, model.constraint_bounds)
+    ends = return_range(layout.horizon, model.reward_range, may_end_early=False)
+    return summary(*model_episodes(model, policy, episodes, seed, layout), 0, ends, most, confidence)
+
+
+def layout_of(model: TabularModel, steps: int | None) -> Layout:
+    """Return the layout of an episode; `steps` is given if there is no end, and only then."""
+    if model.steps is not None:
+        if steps is not None:
+            raise SettingsError(f"steps={steps!r} is for what has no end; here an episode has {model.steps}")
+        return model.layout
+    if steps is None:
+        raise SettingsError(f"{model.name!r} has no end: pass steps=, the steps of an episode")
+    return model.one_step._replace(horizon=check_count(steps, "steps"))
 
 
 def return_range(horizon: int, reward_range: tuple[float, float], may_end_early: bool) -> tuple[float, float]:
@@ -255,8 +270,10 @@ def most_kept() -> int:
     return int(min(MOST_EPISODES, available_memory() * SHARE // BYTES_AN_EPISODE))
 
 
-def model_episodes(model: TabularModel, policy: AnyPolicy, episodes: int, seed: int) -> tuple[Floats, Floats]:
-    """Return the reward and the violation of each episode on a model."""
+def model_episodes(
+    model: TabularModel, policy: AnyPolicy, episodes: int, seed: int, layout: Layout | None = None
+) -> tuple[Floats, Floats]:
+    """Return the reward and the violation of each episode on a model; `layout` may have another number of steps."""
     model = model_for(model, policy)
     if isinstance(policy, Policy):
         weights, rows, policies, changes = NO_WEIGHTS, policy.rows, 1, no_changes(model)
@@ -269,7 +286,16 @@ def model_episodes(model: TabularModel, policy: AnyPolicy, episodes: int, seed: 
     state = seed_state(np.uint64(seed ^ STREAM))
     rewards, violations = np.empty(episodes), np.empty(episodes)
     simulate_episodes(
-        model.layout, model.payoffs, model.sampler, state, weights, rows, policies, *changes, rewards, violations
+        layout or model.layout,
+        model.payoffs,
+        model.sampler,
+        state,
+        weights,
+        rows,
+        policies,
+        *changes,
+        rewards,
+        violations,
     )
     return rewards, violations
 
