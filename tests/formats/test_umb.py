@@ -186,6 +186,7 @@ MISTAKES = {
     "#states is 1000000000000": set_in(SYSTEM, "#states", value=10**12),
     "bytes are not as declared": set_in(SYSTEM, "#branches", value=7),
     "its arrays would take": set_in(SYSTEM, "branch-probability-type", value={"type": "rational", "size": 1 << 20}),
+    "never 'g' applies to choices": set_in("annotations", "aps", "g", "applies-to", value=["choices"]),
     "'r' is random": set_in("annotations", "rewards", "r", "probability-type", value={"type": "double"}),
     "names a state that does not exist": lambda index, files: files.update({"branch-to-target.bin": b"\xff" * 64}),
     "state number 0, choice 1: probabilities sum to": lambda index, files: files.update(
@@ -212,7 +213,7 @@ def test_what_cannot_be_read_is_named(message, tmp_path):
         change = MISTAKES[message]
     path = changed(tmp_path / "wrong.umb", change)
     with pytest.raises(PeakError, match=message) as raised:
-        read_umb(path, horizon=2)
+        read_umb(path, never="g", horizon=2)
     assert str(path) in str(raised.value)
 
 

@@ -90,9 +90,8 @@ def naive_model(data, never, reward):
     target = integers(files["branch-to-target.bin"], 8)
     kind = system.get("branch-probability-type")
     chance = values(files.get("branch-to-probability.bin"), kind, branches) if kind else [1.0] * branches
-    numbers = (
-        integers(files["actions/choices/values.bin"], 4) if "actions/choices/values.bin" in files else [0] * choices
-    )
+    given = files.get("actions/choices/values.bin") if system["#choice-actions"] else None
+    numbers = [0] * choices if given is None else integers(given, 4)
     names = action_names(files, system["#choice-actions"])
     table, actions = [], []
     for state in range(states):
@@ -118,9 +117,9 @@ def naive_model(data, never, reward):
 
 def action_names(files, count):
     """Return the names of the actions."""
-    if "peakrl/actions.json" in files:
+    if count and "peakrl/actions.json" in files:
         return [tuple(each) if isinstance(each, list) else each for each in json.loads(files["peakrl/actions.json"])]
-    if "actions/choices/strings.bin" not in files:
+    if not count or "actions/choices/strings.bin" not in files:
         return list(range(count)) if count else [None]
     start, text = integers(files["actions/choices/string-mapping.bin"], 8), files["actions/choices/strings.bin"]
     return [text[start[i] : start[i + 1]].decode() or None for i in range(count)]

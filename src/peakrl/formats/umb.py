@@ -56,6 +56,8 @@ from peakrl.types import Floats, Ints, Longs, Payoffs
 OWN = "peakrl"
 ENTITIES = ("states", "choices", "branches")
 NUMBERS = ("double", "rational")
+#: What annotations apply to, by use; all others to any of `ENTITIES`.
+APPLIES = {"never": ["states"], "initial": ["states"], "record": ["choices"], "end": ["choices"]}
 #: Bits of a value; a fraction may have several times as many.
 BITS = {"bool": 1, "double": 64, "uint": 64, "rational": 128}
 VALUATIONS = "valuations/states/valuations.bin"
@@ -265,6 +267,8 @@ class Reader:
             raise ProblemError(f"{what} {name!r} is random; peakrl reads annotations that are certain")
         kind = type_of(entry["type"], types, f"{what} {name!r} is")
         files = {str(of): f"annotations/{group}/{key}/{of}/values.bin" for of in entry["applies-to"]}
+        if not files or list(files) != APPLIES.get(what, list(files)):
+            raise ProblemError(f"{what} {name!r} applies to {' and '.join(files) or 'nothing'}")
         self.wanted |= {file: Values(*kind, self.sizes[of]) for of, file in files.items()}
         return Annotation(str(entry.get("alias", key)), files, kind)
 
@@ -285,6 +289,8 @@ class Reader:
         """Return the values of an annotation for states, choices or branches; 0 if there are none."""
         found = None if annotation is None or of not in annotation.files else self.array(annotation.files[of])
         if found is None or annotation is None:
+            if annotation is not None and annotation.files.get(of, "").startswith(f"annotations/{OWN}/"):
+                raise KeyError(annotation.files[of])  # `write_umb` leaves out none
             return np.zeros(self.sizes[of])
         if not (np.abs(found) <= LARGEST).all():
             raise ProblemError(f"{annotation.name!r} has a value that is not a number of at most {LARGEST:g} in size")
