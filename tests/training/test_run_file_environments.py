@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from gymnasium.vector import SyncVectorEnv
 
-from peakrl import ConstrainedEnv, learn, resume, to_gymnasium
+from peakrl import Assumptions, ConstrainedEnv, learn, resume, to_gymnasium
 from peakrl.errors import StorageError
 from peakrl.learners import ConstrainedQ, SafeQ
 from peakrl.problems import energy_harvesting
 from peakrl.records import read_record, write_record
+from peakrl.specs.functions import described, same
 from peakrl.training import load_run
 from peakrl.training.trainer import Trainer
 
@@ -178,6 +179,43 @@ def test_a_run_is_not_continued_with_other_declarations_than_it_was_made_with(na
             use()
     with pytest.raises(StorageError, match="a different environment"):
         learn(other, SafeQ(), episodes=10, checkpoint=path)
+
+
+def test_a_run_is_not_continued_with_other_functions_than_it_was_made_with(tmp_path):
+    """Each function has one name in both, and other code or another number that it refers to."""
+
+    class Lamp(gymnasium.Env):
+        observation_space, action_space = gymnasium.spaces.Discrete(9), gymnasium.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return 0, {}
+
+        def step(self, action):
+            return 0, float(action), False, False, {"constraints": (1.0,)}
+
+    def env(most, name="constraint"):
+        own = {} if most is None else {name: lambda transition: most - transition.action}
+        return ConstrainedEnv(Lamp(), horizon=4, reward_range=(0, 1), constraint_bounds=(9.0,), **own)
+
+    def declared(limit):
+        return Assumptions(constraints=lambda step, state, action: limit - step)
+
+    path = tmp_path / "run"
+    learn(env(3.5), SafeQ(), episodes=10, assumptions=declared(9)).save(path)
+    load_run(path, assumptions=declared(9)).save(path)
+    assert resume(path, env=env(3.5), episodes=20, assumptions=declared(9)).episodes == 20
+    for other in (env(2.5), env(None)):
+        with pytest.raises(StorageError, match=r"constraint.*declare the same"):
+            resume(path, env=other, episodes=30, assumptions=declared(9))
+    with pytest.raises(StorageError, match="other assumptions"):
+        resume(path, env=env(3.5), episodes=30, assumptions=declared(4))
+
+
+def test_functions_of_another_version_of_python_are_compared_by_name():
+    mine = described(lambda step: step)
+    assert not same(mine, described(lambda step: step + 1))
+    assert same(mine, described(lambda step: step + 1) | {"python": "3.1"})
+    assert not same(mine, {"function": "another", "python": "3.1", "code": ""})
 
 
 def test_a_vectorised_run_can_be_saved_and_continued(tmp_path):

@@ -381,6 +381,7 @@ def store_rules(rules: Rules) -> dict[str, Any]:
         "reward_range": list(rules.reward_range),
         "constraint_bounds": None if rules.constraints.bounds is None else list(rules.constraints.bounds),
         "constraint_tolerances": list(rules.constraints.tolerances or ()),
+        "constraint": rules.constraints.described,
         "constraint_names": list(rules.constraint_names),
         "states": rules.states,
         "stationary": rules.stationary,
@@ -397,13 +398,15 @@ def load_rules(plain: Mapping[str, Any], longest: int) -> Rules:
     names = tuple(map(str, plain["constraint_names"]))
     if names and bounds is not None and len(names) != len(bounds):
         raise SettingsError(f"constraint_names has {len(names)} names for {len(bounds)} bounds")
+    constraints = ConstraintReader(None, bounds, tolerances or None, len(names) or None)
+    constraints.described = plain["constraint"]
     return Rules(
         name=str(plain["name"]),
         actions=ActionSet.from_description(plain["actions"]),
         observation_space=None,
         steps=check_horizon(plain["horizon"], "horizon", longest),
         reward_range=check_range(plain["reward_range"], "reward_range", error=SettingsError),
-        constraints=ConstraintReader(None, bounds, tolerances or None, len(names) or None),
+        constraints=constraints,
         constraint_names=names,
         states=None if states is None else check_count(states, "states", 1, MOST_STATES),
         stationary=plain["stationary"] is True,

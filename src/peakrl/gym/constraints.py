@@ -17,6 +17,7 @@ import numpy as np
 
 from peakrl.checks import ROUNDING, shown
 from peakrl.errors import PeakError, TargetError
+from peakrl.specs.functions import described
 from peakrl.tabular import rounding_message
 
 
@@ -47,6 +48,8 @@ class ConstraintReader:
         count: int | None = None,
     ) -> None:
         self.function, self.bounds, self.tolerances = function, bounds, tolerances
+        #: What a file says of the function.
+        self.described: dict[str, str] | None = None if function is None else described(function)
         self._warned = False
         self.count = count if bounds is None else len(bounds)
         self._source: str | None = None

@@ -45,6 +45,7 @@ from peakrl.learners.base import describe, listed
 from peakrl.learners.space import GrowingSpace, Space
 from peakrl.safety.safe_policy import SafePolicy
 from peakrl.safety.safe_set import SafeSet
+from peakrl.specs.functions import described
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Ints, Longs
 from peakrl.viability import Bools
@@ -138,17 +139,17 @@ class Assumptions(BaseModel):
         """Restore declarations from `as_dict`; raise for functions."""
         for name, value in values.items():
             if isinstance(value, dict):
-                what = " ".join(f"the {kind} {shown}" for kind, shown in value.items())
-                raise SettingsError(f"{name} is {what}, which is not stored in files: pass it again")
+                kind, shown = next(iter(value.items()))
+                raise SettingsError(f"{name} is the {kind} {shown}, which is not stored in files: pass it again")
         return cls(**values)
 
 
 def plain(value: Any) -> Any:
     """Return a declaration as a plain value."""
     if isinstance(value, tuple):
-        return {"function": getattr(value[0], "__qualname__", repr(value[0])), "noises": len(value[1])}
+        return described(value[0]) | {"noises": repr(value[1])}
     if callable(value):
-        return {"function": getattr(value, "__qualname__", repr(value))}
+        return described(value)
     return value if isinstance(value, bool | int | float | str) else {"object": repr(value)}
 
 

@@ -17,6 +17,7 @@ from peakrl.learners.custom import Learner, OwnLearner
 from peakrl.learners.pessimistic import Pessimistic
 from peakrl.model_file import restored_model
 from peakrl.records import content_of, fields_of
+from peakrl.specs.functions import same
 from peakrl.storage import remove_leftovers
 from peakrl.tabular import TabularModel
 from peakrl.training.logs import Logs, learn_from_logs
@@ -337,7 +338,7 @@ def read_run(
             sampled=plain["sampled"] is True,
         )
         stored, rules = plain.get("rules", {}), description(trainer).get("rules", {})
-        different = [name for name in rules if rules[name] != stored[name]]
+        different = [name for name in rules if not same(rules[name], stored[name])]
         if different:
             before, now = ({name: declared[name] for name in different} for declared in (stored, rules))
             raise StorageError(f"{path} holds a run on an environment with {before}, not {now}: declare the same")

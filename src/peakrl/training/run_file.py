@@ -41,6 +41,7 @@ from peakrl.policy.mixture import AveragedPolicy
 from peakrl.policy.tables import Policy, first_rows
 from peakrl.progress import Interrupts
 from peakrl.records import Arrays, Field, FileKind, Record, check_range, content_of, fields_of, kind_of
+from peakrl.specs.functions import same
 from peakrl.storage import ready, remove_leftovers
 from peakrl.tabular import TabularModel, store_model
 from peakrl.training.history import POINT_COLUMNS
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 
 #: The files of runs on models and on environments.
 RUN, ENVIRONMENT_RUN = (
-    FileKind(name, schema=8, remedy="load it with that version, or learn again")
+    FileKind(name, schema=9, remedy="load it with that version, or learn again")
     for name in ("learning run", "learning run on an environment")
 )
 #: The facts by which two runs differ, for messages.
@@ -154,7 +155,7 @@ def continued(path: str | Path, trainer: Trainer) -> Trainer:
         found = {key: plain[key] for key in wanted if key in plain} | {"settings": settings.as_dict()}
         if isinstance(trainer.target, TabularModel):
             wanted["model"], found["model"] = trainer.target.digest, plain["model"]["digest"]
-        different = [WORDS[key] for key, value in wanted.items() if found[key] != value]
+        different = [WORDS[key] for key, value in wanted.items() if not same(found[key], value)]
         if different:
             raise StorageError(
                 f"{path} holds another run, with a different {' and a different '.join(different)}. Continue that one "
@@ -184,7 +185,7 @@ def stored_learner(
             return settings, Assumptions.from_dict(declared)
     except SettingsError as error:
         raise StorageError(f"{path} holds settings that this peakrl does not know: {error}") from error
-    if assumptions.as_dict() != declared:
+    if not same(assumptions.as_dict(), declared):
         raise StorageError(f"{path} holds a run with other assumptions, {declared}, than {assumptions}")
     return settings, assumptions
 
