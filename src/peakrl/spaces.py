@@ -26,7 +26,8 @@ def check_observation_space(space: Any) -> None:
         raise SettingsError(
             f"the observation space holds a {part}; peakrl learns tables, so it must be made of Discrete, "
             "MultiDiscrete, MultiBinary and Text. peakrl.Discretize(env, cells, low=, high=) makes cells of continuous "
-            "observations; deep agents can learn from peakrl.PeakReward(env, ...), and `certify` judges any policy"
+            "observations; peakrl.safe_set of a ContinuousProblem with its dynamics makes a shield for any agent; deep "
+            "agents can learn from peakrl.PeakReward(env, ...), and `certify` judges any policy"
         )
 
 

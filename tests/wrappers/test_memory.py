@@ -15,7 +15,7 @@ from peakrl.compile import compile_model, explore
 from peakrl.errors import PeakError
 from peakrl.specs.spec import ProblemSpec
 from peakrl.training.spec_file import read_problem_file
-from peakrl.wrappers.memory import Amounts
+from peakrl.wrappers.budgets import Amounts
 
 
 class Small(Problem):
@@ -320,3 +320,65 @@ def test_what_a_file_declares_wrongly_is_named(change, message, tmp_path):
     (tmp_path / "problem.toml").write_text(FILE.replace(*change))
     with pytest.raises(PeakError, match=message):
         read_problem_file(tmp_path / "problem.toml").model()
+
+
+def kept_for_ever(problem, limit, costs, refills):
+    """Can some action be chosen for ever in every first state? [state, left] by removing what fails, one by one."""
+    good = {(state, left) for state in range(problem.states) for left in range(limit + 1)}
+    own = problem.table[3]
+
+    def safe(state, left, action):
+        for outcome in problem.outcomes(0, state, action):
+            cost, refill = costs[state, action, outcome.next_state], refills[state, action, outcome.next_state]
+            if cost > left or (outcome.next_state, min(left - cost + refill, limit)) not in good:
+                return False
+        return own[state, action] >= 0
+
+    while bad := {pair for pair in good if not any(safe(*pair, action) for action in problem.actions(0, pair[0]))}:
+        good -= bad
+    return (0, limit) in good and (1, limit) in good
+
+
+def test_the_smallest_budget_for_ever_is_found_and_monitors_watch_without_an_end():
+    met = set()
+    for seed in range(60):
+        problem = Small(seed)
+        problem.horizon = None
+        costs, refills = problem.costs, problem.refills
+        budget = Budget(
+            "fuel", limit=1, cost=lambda s, a, t, c=costs: c[s, a, t], refill=lambda s, a, t, r=refills: r[s, a, t]
+        )
+        for limit in (1, 3):
+            model = compile_model(with_budget(problem, replace(budget, limit=limit)))
+            assert peakrl.safe_set(model).feasible == kept_for_ever(problem, limit, costs, refills)
+            reason = model.infeasible_reason or ""
+            met.add(reason[:60] and ("no other" if "no other" in reason else "smallest"))
+            if "smallest" in reason:
+                least = int(reason.rpartition(" ")[2])
+                assert kept_for_ever(problem, least, costs, refills)
+                assert not kept_for_ever(problem, least - 1, costs, refills)
+            elif "no other" in reason:
+                assert not kept_for_ever(problem, 40, costs, refills)
+        rest = Monitor.never_twice_within(2, lambda state, action, following: action == 0)
+        watched = peakrl.safe_set(with_monitor(problem, rest))
+        assert watched.feasible <= peakrl.safe_set(problem).feasible
+    assert met == {"", "no other", "smallest"}
+
+
+def test_environments_with_continuous_observations_and_lanes_have_budgets():
+    gymnasium = pytest.importorskip("gymnasium")
+    pushes = Budget("pushes", limit=3, cost=lambda seen, action, following: action == 1 and following[0] > -9)
+
+    def make():
+        return with_budget(gymnasium.make("CartPole-v1"), pushes)
+
+    env = make()
+    env.reset(seed=0)
+    costs = [env.step(1)[4]["cost"] for _ in range(4)]
+    assert costs == [0.0, 0.0, 0.0, 1.0]
+    lanes = peakrl.ConstrainedEnv(
+        gymnasium.vector.SyncVectorEnv([make, make]), horizon=8, reward_range=(0, 1), constraint_bounds=(3.0,)
+    )
+    found = peakrl.simulate(lanes, lambda seen: int(seen[1] > 0), episodes=20)  # pushes while something is left
+    assert found.violation == 0.0
+    assert peakrl.simulate(lanes, lambda seen: 1, episodes=20).violation_frequency == 1.0

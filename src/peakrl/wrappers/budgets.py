@@ -14,6 +14,7 @@ J. McMahan, X. Zhu. Anytime-Constrained Reinforcement Learning. AISTATS 2024, PM
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,8 +24,8 @@ import numpy as np
 
 from peakrl.checks import check_number
 from peakrl.errors import ProblemError
-from peakrl.types import Longs, MemoryAxis
-from peakrl.wrappers.memory import Amounts, Transitions, least_amounts, with_memory
+from peakrl.types import Floats, Longs, MemoryAxis
+from peakrl.wrappers.memory import Transitions, with_memory
 
 #: A function of (state, action, next_state), {action: amount}, or an amount of every step.
 Amount = Callable[[Any, Any, Any], float] | Mapping[Any, float] | float
@@ -138,7 +139,7 @@ class Budget:
         costs, first = self.amounts(transitions), transitions.model.first_slot
 
         def needed(capacity: float) -> float:
-            return float(least_amounts(transitions, *costs, capacity)[0, first].max())
+            return float(least_amounts(transitions, *costs, capacity)[0][first].max())
 
         what, limit = f"budget {self.name!r} of {self.first * self.step:g}", self.capacity - 1
         within = needed(limit)
@@ -146,15 +147,58 @@ class Budget:
             return None
         if within <= limit:
             return f"{what} does not suffice; the smallest that does is {within * self.step:g}"
-        every = least_amounts(transitions, *costs, math.inf)
-        least = float(every[0, first].max())
+        every, largest = least_amounts(transitions, *costs, math.inf)
+        least = float(every[first].max())
         if math.isinf(least):
             return f"{what} does not suffice, and no other does"
-        low, high = int(max(least, limit + 1)), int(every[np.isfinite(every)].max())
+        low, high = int(max(least, limit + 1)), int(largest)
         while low < high:
             middle = (low + high) // 2
             low, high = (low, middle) if needed(middle) <= middle else (middle + 1, high)
         return f"{what} does not suffice; the smallest that does is {low * self.step:g}"
+
+
+class Amounts:
+    """The reader of a budget: memories are what is left, 0 .. limit, in whole steps of the budget."""
+
+    def __init__(self, limit: int, bound: int, unit: float, cost: Longs, refill: Longs) -> None:
+        self.memories = range(limit + 1)
+        self.limit, self.bound, self.unit, self.cost, self.refill = limit, bound, unit, cost, refill
+
+    def number(self, memory: Any) -> int:
+        """Return an amount as it is."""
+        return int(memory)
+
+    def advance(self, memory: Longs, transition: Longs) -> tuple[Longs, Floats]:
+        """Return what is left, and minus the amount that was missing."""
+        left = memory - self.cost[transition]
+        after = np.minimum(np.maximum(left, 0) + self.refill[transition], self.limit)
+        return after, np.maximum(np.minimum(left, 0), -self.bound) * self.unit
+
+
+def least_amounts(transitions: Transitions, cost: Longs, refill: Longs, capacity: float) -> tuple[Floats, float]:
+    """Return [slot]: the least amount from which every constraint can be satisfied, inf: none; and the largest of all.
+
+        need_H(s) = 0
+        need_h(s) = min_a max_{s'} max(cost, cost - refill + need_{h+1}(s')),   inf if it exceeds the capacity
+
+    over the actions a that violate no constraint of the model. Without an end this is repeated until nothing changes;
+    what is needed for ever never exceeds the largest cost for each state.
+    """
+    model, start = transitions.model, transitions.start
+    offers = np.flatnonzero(np.diff(model.row_start))
+    need, largest = np.zeros(model.num_slots), 0.0
+    capacity = min(capacity, model.num_slots * float(cost.max(initial=0))) if model.steps is None else capacity
+    for _ in itertools.count() if model.steps is None else range(model.steps):
+        before = need.copy()
+        ahead = cost - refill + need[transitions.following]
+        row = np.maximum.reduceat(np.maximum(cost, ahead), start[:-1])
+        row[~model.keeps | (row > capacity)] = math.inf
+        need[offers] = np.minimum.reduceat(row, model.row_start[offers])
+        largest = max(largest, float(need[np.isfinite(need)].max(initial=0.0)))
+        if model.steps is None and (need == before).all():
+            break
+    return need, largest
 
 
 def with_budget(target: Any, *budgets: Budget) -> Any:

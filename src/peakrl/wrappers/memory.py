@@ -17,25 +17,25 @@ not depend on which memories the product contains.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
-from itertools import product as combinations
 from typing import Any, NamedTuple, Protocol
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
 
 from peakrl.compile import compile_model, guard_memory, is_problem
 from peakrl.errors import ProblemError, SettingsError
-from peakrl.gym.adapter import five_values, is_environment
+from peakrl.gym.adapter import five_values, is_environment, kept
 from peakrl.gym.constrained_env import reported
 from peakrl.gym.constraints import CONSTRAINTS, COST, numbers
 from peakrl.problem import Header, Outcome, Problem, header_of, undeclared
 from peakrl.ragged import shared_lists
 from peakrl.space import expand, starts_of
+from peakrl.spaces import unlabelled_part
 from peakrl.storage import SHARE, available_memory
 from peakrl.tabular import TabularModel, assemble
 from peakrl.types import Floats, Longs, MemoryAxis, Payoffs
@@ -43,6 +43,8 @@ from peakrl.visited import label_of
 
 #: Products of the numbers of states and memories are 64-bit integers.
 MOST_CODES = 2**62
+#: Spaces whose actions have labels.
+LISTED = (spaces.Discrete, spaces.MultiDiscrete)
 
 
 class Transitions(NamedTuple):
@@ -245,7 +247,7 @@ class Product:
         ]
         first = self.base.first_slot.astype(np.int64)
         return np.concatenate(
-            [self.coded(first, [np.full(len(first), m) for m in each]) for each in combinations(*numbers)]
+            [self.coded(first, [np.full(len(first), m) for m in each]) for each in itertools.product(*numbers)]
         )
 
     def model(self) -> TabularModel:
@@ -254,7 +256,7 @@ class Product:
         layer = np.unique(self.first_codes(every=True))
         codes, known, starts = [layer], layer, [0, len(layer)]
         rows_of, next_codes, values, total = [], [], [], 0
-        for step in range(base.horizon):
+        for step in itertools.count() if base.steps is None else range(base.steps):
             slot, memories = self.decoded(layer)
             counts = np.diff(base.row_start)[slot]
             row = expand(base.row_start[slot], counts)
@@ -289,11 +291,11 @@ class Product:
             return order[np.searchsorted(codes, wanted, sorter=order)]
 
         slot, memories = self.decoded(codes)
-        expanded = starts[min(base.horizon, len(starts) - 1)] if len(starts) > base.horizon else starts[-1]
+        expanded = starts[-1] if base.steps is None else starts[min(base.steps, len(starts) - 1)]
         counts = np.where(np.arange(len(codes)) < expanded, np.diff(base.row_start)[slot], 0)
         sizes = np.diff(transitions.start)[row]
         index, start, row_start = expand(transitions.start[row], sizes), starts_of(sizes), starts_of(counts)
-        ends = [len(row)] if base.stationary else row_start[starts[1 : base.horizon + 1]].tolist()
+        ends = [len(row)] if base.stationary else row_start[starts[1 : base.lines + 1]].tolist()
         names, slot_state = codes, np.arange(len(codes))
         if not base.stationary:  # a state that occurs at several steps has one label
             names, slot_state = self.states(slot, memories)
@@ -306,7 +308,7 @@ class Product:
         first = slots_of(self.first_codes(every=False))
         found = assemble(
             Header(
-                base.name, base.horizon, (*base.constraint_names, *(each.name for each in self.automata)),
+                base.name, base.steps, (*base.constraint_names, *(each.name for each in self.automata)),
                 base.reward_range, (*base.constraint_bounds, *(each.bound for each in self.automata)),
                 (*base.constraint_tolerances, *(0.0 for _ in self.automata)) if base.constraint_tolerances else (),
             ),
@@ -345,91 +347,6 @@ class Product:
         return Payoffs(0, which.reshape(-1).astype(np.int32), table[:, 0], table[:, 1:])
 
 
-# Readers ------------------------------------------------------------------------------------------------------------
-
-
-class NumberedMemories:
-    """A reader that numbers memories as they occur and queries the automaton once for each (memory, transition)."""
-
-    def __init__(self, automaton: Automaton, transitions: Transitions) -> None:
-        self.automaton, self.transitions = automaton, transitions
-        self.memories: list[Hashable] = []
-        self._numbers: dict[Hashable, int] = {}
-        self._known: dict[tuple[int, int], tuple[int, float]] = {}
-        self._labels: dict[int, tuple[Hashable, Hashable, Hashable]] = {}
-
-    def number(self, memory: Hashable) -> int:
-        """Return the number of a memory, a new one if it has none."""
-        try:
-            known = self._numbers.setdefault(memory, len(self.memories))
-        except TypeError:
-            raise ProblemError(
-                f"monitor {self.automaton.name!r}: its state {memory!r} is not hashable; use numbers, words and tuples"
-            ) from None
-        if known == len(self.memories):
-            if known >= self.automaton.capacity:
-                raise ProblemError(
-                    f"monitor {self.automaton.name!r} has more than {known:,} states, such as {memory!r}: a monitor "
-                    "must forget what it does not need"
-                )
-            self.memories.append(memory)
-        return known
-
-    def advance(self, memory: Longs, transition: Longs) -> tuple[Longs, Floats]:
-        """Return the next memories and the values of the constraint."""
-        pairs, index = np.unique(np.stack([memory, transition]), axis=1, return_inverse=True)
-        found = [self._step(*pair) for pair in zip(*pairs.tolist(), strict=True)]
-        numbers, values = (np.array(column) for column in zip(*found, strict=True))
-        index = index.reshape(-1)
-        return numbers[index].astype(np.int64), values[index].astype(np.float64)
-
-    def _step(self, memory: int, transition: int) -> tuple[int, float]:
-        key = memory, transition
-        if key not in self._known:
-            if transition not in self._labels:
-                self._labels[transition] = self.transitions.labels(transition)
-            following, value = self.automaton.advance(self.memories[memory], *self._labels[transition])
-            self._known[key] = self.number(following), value
-        return self._known[key]
-
-
-class Amounts:
-    """The reader of a budget: memories are what is left, 0 .. limit, in whole steps of the budget."""
-
-    def __init__(self, limit: int, bound: int, unit: float, cost: Longs, refill: Longs) -> None:
-        self.memories = range(limit + 1)
-        self.limit, self.bound, self.unit, self.cost, self.refill = limit, bound, unit, cost, refill
-
-    def number(self, memory: Any) -> int:
-        """Return an amount as it is."""
-        return int(memory)
-
-    def advance(self, memory: Longs, transition: Longs) -> tuple[Longs, Floats]:
-        """Return what is left, and minus the amount that was missing."""
-        left = memory - self.cost[transition]
-        after = np.minimum(np.maximum(left, 0) + self.refill[transition], self.limit)
-        return after, np.maximum(np.minimum(left, 0), -self.bound) * self.unit
-
-
-def least_amounts(transitions: Transitions, cost: NDArray[Any], refill: NDArray[Any], capacity: float) -> Floats:
-    """Return [step + 1, slot]: the least amount from which every constraint can be satisfied; inf: none.
-
-        need_H(s) = 0
-        need_h(s) = min_a max_{s'} max(cost, cost - refill + need_{h+1}(s')),   inf if it exceeds the capacity
-
-    over the actions a that violate no constraint of the model.
-    """
-    model, start = transitions.model, transitions.start
-    offers = np.flatnonzero(np.diff(model.row_start))
-    need = np.zeros((model.horizon + 1, model.num_slots))
-    for step in range(model.horizon - 1, -1, -1):
-        ahead = cost - refill + need[step + 1, transitions.following]
-        row = np.maximum.reduceat(np.maximum(cost, ahead), start[:-1])
-        row[~model.keeps | (row > capacity)] = math.inf
-        need[step, offers] = np.minimum.reduceat(row, model.row_start[offers])
-    return need
-
-
 # Environments ------------------------------------------------------------------------------------------------------
 
 
@@ -441,7 +358,8 @@ class EnvWithMemory(gymnasium.Wrapper[Any, Any, Any, Any]):
             raise SettingsError(f"{env!r} is not a single Gymnasium environment; wrap each one of a vectorised one")
         super().__init__(env)
         self.automata, self._memories = automata, [each.first for each in automata]
-        self._state: Hashable = None
+        self._state: Any = None
+        self._labelled = unlabelled_part(env.observation_space) is None
         ranges = [memories_of(each) for each in automata]
         added = [spaces.Discrete(len(each), start=each.start) for each in ranges]
         self.observation_space = spaces.Tuple((env.observation_space, *added))
@@ -461,13 +379,14 @@ class EnvWithMemory(gymnasium.Wrapper[Any, Any, Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode with the first memories."""
         observation, info = self.env.reset(seed=seed, options=options)
-        self._memories, self._state = [each.first for each in self.automata], label_of(observation)
+        self._memories, self._state = [each.first for each in self.automata], self._read(observation)
         return (observation, *self._memories), info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take one step, update the memories and write the constraints into `info`."""
         observation, reward, terminated, truncated, info = five_values(self.env.step(action))
-        following, label = label_of(observation), label_of(action)
+        following = self._read(observation)
+        label = label_of(action) if isinstance(self.action_space, LISTED) else action
         pairs = zip(self.automata, self._memories, strict=True)
         after = [each.advance(memory, self._state, label, following) for each, memory in pairs]
         self._memories, self._state = [memory for memory, _ in after], following
@@ -478,6 +397,10 @@ class EnvWithMemory(gymnasium.Wrapper[Any, Any, Any, Any]):
             own = tuple(0.0 - value for value in numbers(info["cost"], COST))
         values = (*own, *(value for _, value in after))
         return (observation, *self._memories), reward, terminated, truncated, {**info, **reported(values)}
+
+    def _read(self, observation: Any) -> Any:
+        """Return the state as automata get it: the label of the observation, or a copy of it if it has none."""
+        return label_of(observation) if self._labelled else kept(observation)
 
 
 def memories_of(automaton: Any) -> range:

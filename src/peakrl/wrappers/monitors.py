@@ -10,10 +10,12 @@ from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from peakrl.checks import check_count
 from peakrl.errors import ProblemError
-from peakrl.types import MemoryAxis
-from peakrl.wrappers.memory import NumberedMemories, Transitions, with_memory
+from peakrl.types import Floats, Longs, MemoryAxis
+from peakrl.wrappers.memory import Automaton, Transitions, with_memory
 
 #: A function of (state, action, next_state), or {"state": ..., "action": ..., "next_state": ...} with a value or a list
 #: of values for some of these.
@@ -130,6 +132,51 @@ class Monitor:
     def reader(self, transitions: Transitions) -> NumberedMemories:
         """Return the monitor on the transitions of a model."""
         return NumberedMemories(self, transitions)
+
+
+class NumberedMemories:
+    """A reader that numbers memories as they occur and queries the automaton once for each (memory, transition)."""
+
+    def __init__(self, automaton: Automaton, transitions: Transitions) -> None:
+        self.automaton, self.transitions = automaton, transitions
+        self.memories: list[Hashable] = []
+        self._numbers: dict[Hashable, int] = {}
+        self._known: dict[tuple[int, int], tuple[int, float]] = {}
+        self._labels: dict[int, tuple[Hashable, Hashable, Hashable]] = {}
+
+    def number(self, memory: Hashable) -> int:
+        """Return the number of a memory, a new one if it has none."""
+        try:
+            known = self._numbers.setdefault(memory, len(self.memories))
+        except TypeError:
+            raise ProblemError(
+                f"monitor {self.automaton.name!r}: its state {memory!r} is not hashable; use numbers, words and tuples"
+            ) from None
+        if known == len(self.memories):
+            if known >= self.automaton.capacity:
+                raise ProblemError(
+                    f"monitor {self.automaton.name!r} has more than {known:,} states, such as {memory!r}: a monitor "
+                    "must forget what it does not need"
+                )
+            self.memories.append(memory)
+        return known
+
+    def advance(self, memory: Longs, transition: Longs) -> tuple[Longs, Floats]:
+        """Return the next memories and the values of the constraint."""
+        pairs, index = np.unique(np.stack([memory, transition]), axis=1, return_inverse=True)
+        found = [self._step(*pair) for pair in zip(*pairs.tolist(), strict=True)]
+        numbers, values = (np.array(column) for column in zip(*found, strict=True))
+        index = index.reshape(-1)
+        return numbers[index].astype(np.int64), values[index].astype(np.float64)
+
+    def _step(self, memory: int, transition: int) -> tuple[int, float]:
+        key = memory, transition
+        if key not in self._known:
+            if transition not in self._labels:
+                self._labels[transition] = self.transitions.labels(transition)
+            following, value = self.automaton.advance(self.memories[memory], *self._labels[transition])
+            self._known[key] = self.number(following), value
+        return self._known[key]
 
 
 def event_of(given: Any) -> Callable[[Any, Any, Any], Any]:
