@@ -227,7 +227,7 @@ TABLE = '[problem]\nkind = "tables"\nhorizon = 2\nfile = "t.csv"\n'
 
 WRONG = [
     ("", "problem is missing"),
-    ("[problem]\nhorizon = 3", "problem.kind is missing; it must be one of battery_robot, energy_harvesting"),
+    ("[problem]\nhorizon = 3", "problem.kind is missing; it must be one of "),
     ('[problem]\nkind = "energy"', "problem.kind is 'energy'"),
     (ENERGY + "peak_pwoer = 3", "problem.peak_pwoer is not a key here; do you mean peak_power?"),
     (ENERGY + "horizon = 2.5", "problem.horizon is 2.5"),
