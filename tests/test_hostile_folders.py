@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import zipfile
 
 import numpy as np
 import pytest
 
 from helpers.commands import caller
-from peakrl import TabularModel, compile_model, learn, storage, write_report
+from peakrl import TabularModel, learn, storage, write_report
 from peakrl.cli.train import set_aside
 from peakrl.errors import PeakError, StorageError
 from peakrl.records import kind_of
@@ -114,32 +113,6 @@ def test_a_file_with_holes_is_not_read_into_more_memory_than_there_is(tmp_path, 
     with open(tmp_path / "small", "wb") as file:
         file.truncate(1 << 26)
     assert len(read_file(tmp_path / "small")) == 1 << 26
-
-
-def array_file(kind, shape, data=b""):
-    """An array in NumPy's format that says what it likes of itself."""
-    head = f"{{'descr': {kind!r}, 'fortran_order': False, 'shape': {shape}, }}".encode()
-    head += b" " * (-(len(head) + 11) % 64) + b"\n"
-    return b"\x93NUMPY\x01\x00" + len(head).to_bytes(2, "little") + head + data
-
-
-#: Items of no size, a character that is none, complex numbers, and more numbers than there are bytes.
-LIES = [
-    ("|V0", (2, 2, 10**12), b""), ("<U1", (), b"\0\0\0\xff"), ("<c16", (2, 2), bytes(64)), ("<f8", (2, 10**12), b""),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ["transitions", "initial"])
-@pytest.mark.parametrize(("kind", "shape", "data"), LIES)
-def test_tables_that_are_not_numbers_are_refused_before_they_are_allocated(name, kind, shape, data, tmp_path):
-    one = array_file("<f8", (1, 1, 1), np.ones(1).tobytes())
-    members = {"transitions": one, "rewards": array_file("<f8", (1, 1), bytes(8)), "constraints": one}
-    with zipfile.ZipFile(tmp_path / "t.npz", "w") as archive:
-        for other, whole in (members | {name: array_file(kind, shape, data)}).items():
-            archive.writestr(f"{other}.npy", whole)
-    (tmp_path / "t.toml").write_text('[problem]\nkind = "tables"\nfile = "t.npz"\nhorizon = 2\n')
-    with pytest.raises(PeakError, match=r"t\.npz"):
-        compile_model(read_problem_file(tmp_path / "t.toml").build())
 
 
 # What is overwritten --------------------------------------------------------------------------------------------------

@@ -105,7 +105,6 @@ UMB = Path(__file__).parents[1] / "formats" / "mdp.umb"
 TABLE = "state,action,next_state,probability,reward,luck\ns,a,s,0.5,1,1\ns,a,t,0.5,2,0\nt,a,s,1,0,3\n"
 TOLD = {
     "csv": {"kind": "tables", "file": "t.csv", "horizon": 3, "initial": {"s": 0.5, "t": 0.5}},
-    "npz": {"kind": "tables", "file": "t.npz", "horizon": 3},
     "python": {"kind": "python", "function": "mine.py:make", "pay": 5},
     "python, arguments": {"kind": "python", "function": "mine:make", "arguments": {"pay": 5}},
     "markov": {"kind": "energy_harvesting", "horizon": 3, "arrivals": {"matrix": MATRIX, "first": FIRST}},
@@ -121,9 +120,6 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "t.csv").write_text(TABLE)
     (tmp_path / "t.umb").write_bytes(UMB.read_bytes())
     (tmp_path / "jobs.csv").write_text("processing,due,deadline\n3,4,9\n2-4,5,8\n")
-    np.savez(
-        tmp_path / "t.npz", transitions=np.ones((1, 1, 1)), rewards=np.ones((1, 1)), constraints=np.ones((1, 1, 1))
-    )
     for name, told in TOLD.items():
         (tmp_path / f"{name}.json").write_text(json.dumps({"problem": told}))
     monkeypatch.chdir(tmp_path)

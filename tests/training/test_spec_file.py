@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import re
 import tomllib
-import zipfile
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peakrl import PeakError, TabularModel, compile_model, learn, solve
+from peakrl import PeakError, compile_model, learn, solve
 from peakrl.cli.init import template_files, templates
 from peakrl.errors import ProblemError, StorageError
 from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.problems import Job, energy_harvesting, machine_scheduling, scheduling_example
 from peakrl.problems.scheduling import uniform
-from peakrl.problems.tables import check_archive
 from peakrl.specs.registry import command_names
 from peakrl.training.spec_file import read_problem_file
 
@@ -86,21 +82,6 @@ def test_jobs_may_come_from_a_csv_file_beside_the_problem(tmp_path):
     (tmp_path / "jobs.csv").write_text("processing,due,deadline\n3,4,9\n2-4,5,8\n")
     found = read(tmp_path, '[problem]\nkind = "machine_scheduling"\njobs = "jobs.csv"').model()
     assert found.digest == compile_model(machine_scheduling([Job(3, 4, 9), Job(uniform(2, 4), 5, 8)])).digest
-
-
-def arrays():
-    rng = np.random.default_rng(0)
-    transitions = rng.dirichlet(np.ones(3), (3, 2))
-    return {"transitions": transitions, "rewards": rng.random((3, 2)), "constraints": rng.random((1, 3, 2))}
-
-
-def test_tables_from_an_npz_file_are_those_of_from_arrays(tmp_path):
-    np.savez(tmp_path / "t.npz", **arrays(), available=np.array([[1, 1], [1, 0], [1, 1]]))
-    found = read(tmp_path, '[problem]\nkind = "tables"\nfile = "t.npz"\nhorizon = 4\ninitial = 2').model()
-    built = TabularModel.from_arrays(
-        *arrays().values(), 4, initial=2, available=np.array([[1, 1], [1, 0], [1, 1]]), name="arrays"
-    )
-    assert found.digest == built.digest
 
 
 def test_outcomes_listed_in_a_csv_file_are_solved_by_hand(tmp_path):
@@ -280,7 +261,7 @@ def test_what_is_wrong_is_named_by_its_key(tmp_path):
         with pytest.raises(PeakError) as caught:
             read(tmp_path, text).model()
         assert culprit in str(caught.value)
-        assert "problem.toml" in str(caught.value) or ".csv" in str(caught.value) or ".npz" in str(caught.value)
+        assert "problem.toml" in str(caught.value) or ".csv" in str(caught.value)
 
 
 WRONG_CELLS = [
@@ -309,51 +290,6 @@ def test_a_first_state_without_a_row_is_named(tmp_path):
     (tmp_path / "t.csv").write_text("state,action,next_state,reward\ns,a,s,1\n")
     with pytest.raises(ProblemError, match=r"problem\.initial names 'r', which no row has as its state"):
         read(tmp_path, TABLE + 'initial = "r"\n').model()
-
-
-def archive(path, **members):
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as written:
-        for name, content in members.items():
-            written.writestr(f"{name}.npy", content)
-
-
-def as_bytes(array, shape=None):
-    """An array's file; with a shape that it does not have."""
-    file = io.BytesIO()
-    np.lib.format.write_array_header_1_0(
-        file, {"descr": array.dtype.str, "fortran_order": False, "shape": array.shape if shape is None else shape}
-    )
-    return file.getvalue() + array.tobytes()
-
-
-def test_an_npz_file_larger_than_memory_is_refused_before_it_is_read(tmp_path):
-    """20 MB of zeros are 20 kB in an archive; and a header may ask for any number of them."""
-    path, plain = tmp_path / "t.npz", {name: as_bytes(array) for name, array in arrays().items()}
-    archive(path, **plain | {"rewards": as_bytes(np.zeros(2_500_000))})
-    assert path.stat().st_size < 100_000
-    with open(path, "rb") as file, pytest.raises(PeakError, match=r"t\.npz.*more than the limit of 0\.001 GB"):
-        check_archive(path, file, limit=1e6)
-    text = '[problem]\nkind = "tables"\nfile = "t.npz"\nhorizon = 4\n'
-    for shape in ((10**12,), (2**62, 2**62), (-1,), (1,)):
-        archive(path, **plain | {"rewards": as_bytes(np.zeros(8), shape)})
-        with pytest.raises(PeakError, match=r"t\.npz: array 'rewards' declares|t\.npz is not an \.npz"):
-            read(tmp_path, text).model()
-
-
-def test_what_is_wrong_in_an_npz_file_is_named(tmp_path):
-    text = '[problem]\nkind = "tables"\nfile = "t.npz"\nhorizon = 4\n'
-    np.savez(tmp_path / "t.npz", **{k: v for k, v in arrays().items() if k != "rewards"})
-    with pytest.raises(ProblemError, match="array 'rewards' is missing"):
-        read(tmp_path, text).model()
-    np.savez(tmp_path / "t.npz", **arrays(), prices=np.ones(2))
-    with pytest.raises(ProblemError, match="array 'prices' is unknown"):
-        read(tmp_path, text).model()
-    np.savez(tmp_path / "t.npz", **arrays() | {"rewards": np.array([["a", "b"]] * 3)})
-    with pytest.raises(PeakError, match=r"t\.npz"):
-        read(tmp_path, text).model()
-    (tmp_path / "t.npz").write_bytes(b"PK\x03\x04 not really")
-    with pytest.raises(StorageError, match=r"t\.npz is not an \.npz file"):
-        read(tmp_path, text).model()
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path):

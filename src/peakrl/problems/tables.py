@@ -1,7 +1,4 @@
-"""Problems in tables: arrays in an .npz file, or a list of outcomes in a .csv file.
-
-An .npz file holds the arguments of `TabularModel.from_arrays` by name: transitions, rewards, constraints and optionally
-initial and available. A .csv file has one row for each outcome and the columns
+"""Problems in tables: a list of outcomes in a .csv file, which has one row for each outcome and the columns
 
     state, action, next_state, reward        and optionally probability (default 1) and step;
 
@@ -13,26 +10,20 @@ from __future__ import annotations
 
 import math
 import re
-import zipfile
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
-
-import numpy as np
+from typing import Any
 
 from peakrl.checks import check_bounds, check_count, check_range, real
-from peakrl.errors import PeakError, ProblemError, StorageError
+from peakrl.errors import ProblemError
 from peakrl.memory import MOST_STEPS
 from peakrl.problem import Outcome, Problem
 from peakrl.specs.csv_table import number_cell, prefixed, read_csv, whole_cell
 from peakrl.specs.registry import problem
-from peakrl.storage import SHARE, available_memory, opened
-from peakrl.tabular import TabularModel
 
 TEXTS = ("state", "action", "next_state")
 REQUIRED, OPTIONAL = (*TEXTS, "reward"), ("probability", "step")
-ARRAYS = ("transitions", "rewards", "constraints", "initial", "available")
 _WORD = re.compile(r"-?[0-9]{1,9}")
 
 
@@ -40,7 +31,7 @@ def file_of(parameters: dict[str, Any], folder: Path) -> Path:
     """Return the table file."""
     file = parameters["file"]
     if not isinstance(file, str | Path) or not str(file) or "\0" in str(file):
-        raise ProblemError(f"file is {file!r}; it must be the name of an .npz or a .csv file")
+        raise ProblemError(f"file is {file!r}; it must be the name of a .csv file")
     return folder / file
 
 
@@ -54,32 +45,30 @@ def file_of(parameters: dict[str, Any], folder: Path) -> Path:
 def table_problem(
     file: str | Path,
     horizon: int,
-    initial: int | str | Mapping[str, float] | Sequence[float] | None = None,
+    initial: int | str | Mapping[str, float] | None = None,
     reward_range: Sequence[float] | None = None,
     constraint_bounds: Sequence[float] | None = None,
     constraint_names: Sequence[str] | None = None,
     name: str | None = None,
-) -> Problem | TabularModel:
-    """Return the problem of a list of outcomes (.csv), or the model of arrays (.npz).
+) -> Problem:
+    """Return the problem of a list of outcomes.
 
     Parameters
     ----------
     file
         A .csv file with one row for each outcome: state, action, next_state, reward, probability, step; every other
-        column is a constraint (satisfied if >= 0). Or an .npz file with the arrays transitions [state, action,
-        next_state], rewards, constraints.
+        column is a constraint (satisfied if >= 0).
     horizon
         Steps of an episode.
     initial
-        A state, or {state: probability}; by default state 0 (.npz) or the state of the first row (.csv).
+        A state, or {state: probability}; by default the state of the first row.
     reward_range, constraint_bounds, constraint_names, name
         As in `TabularModel.from_arrays`; by default those of the data.
     """
     path, given = Path(file), check_options(locals())
-    if path.suffix not in (".npz", ".csv"):
-        raise ProblemError(f"file is {path.name!r}; it must be an .npz or a .csv file")
-    read = model_of_arrays if path.suffix == ".npz" else problem_of_outcomes
-    return read(path, check_count(horizon, "horizon", 1, MOST_STEPS, error=ProblemError), given)
+    if path.suffix != ".csv":
+        raise ProblemError(f"file is {path.name!r}; it must be a .csv file")
+    return problem_of_outcomes(path, check_count(horizon, "horizon", 1, MOST_STEPS, error=ProblemError), given)
 
 
 def check_options(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -95,87 +84,15 @@ def check_options(given: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(kept.get("name", ""), str):
         raise ProblemError(f"name is {kept['name']!r}; it must be a text")
     if not is_start(initial):
-        raise ProblemError(f"initial is {initial!r}; it must be a state, {{state = probability}} or a list of numbers")
+        raise ProblemError(f"initial is {initial!r}; it must be a state or {{state = probability}}")
     return kept
 
 
 def is_start(given: Any) -> bool:
-    """Is it a state, {state: probability} or a list of probabilities?"""
-    if isinstance(given, Mapping | list | tuple):
-        chances = given.values() if isinstance(given, Mapping) else given
-        return all(math.isfinite(real(chance)) for chance in chances)
+    """Is it a state or {state: probability}?"""
+    if isinstance(given, Mapping):
+        return all(math.isfinite(real(chance)) for chance in given.values())
     return isinstance(given, int | str) and not isinstance(given, bool)
-
-
-def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """Return the named arrays of an .npz file after a check of their sizes."""
-    try:
-        # Opened here: numpy does not close a file that it cannot read.
-        with opened(path) as file:
-            check_archive(path, file)
-            with np.load(file, allow_pickle=False) as loaded:
-                arrays = {name: loaded[name] for name in loaded.files}
-    except PeakError:
-        raise
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror or error}") from error
-    except Exception as error:  # numpy, zipfile and zlib raise many types of errors for a damaged archive
-        raise StorageError(f"{path} is not an .npz file of plain arrays: {error}") from error
-    return arrays
-
-
-def check_archive(path: Path, file: IO[bytes], limit: float | None = None) -> None:
-    """Raise if an .npz file holds unknown arrays, more bytes than fit, or fewer than it declares."""
-    limit, needed = available_memory() * SHARE if limit is None else limit, 0
-    with zipfile.ZipFile(file) as archive:
-        names = [info.filename.removesuffix(".npy") for info in archive.infolist()]
-        for name in names:
-            if name not in ARRAYS:
-                raise ProblemError(f"{path}: array {name!r} is unknown; there may be {', '.join(ARRAYS)}")
-        for name in ARRAYS[:3]:
-            if name not in names:
-                raise ProblemError(f"{path}: array {name!r} is missing")
-        for info, name in zip(archive.infolist(), names, strict=True):
-            with archive.open(info) as member:
-                asked, numbers = declared_size(member)
-            if asked != info.file_size:
-                raise ProblemError(f"{path}: array {name!r} declares {asked:,} bytes and has {info.file_size:,}")
-            needed += 8 * numbers  # as float64; in the file a number may take a byte, and compressed zeros hardly any
-            if needed > limit:
-                size = f"{needed / 1e9:.3g} GB, more than the limit of {limit / 1e9:.3g} GB"
-                raise ProblemError(f"{path}: its arrays would take {size}")
-    file.seek(0)
-
-
-def declared_size(member: IO[bytes]) -> tuple[int, int]:
-    """Return the size of an array's file by its header, and how many numbers it holds."""
-    version = np.lib.format.read_magic(member)
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(member)
-    if dtype.kind not in "biuf" or min(shape, default=0) < 0:  # empty strings would take no bytes
-        raise ValueError(f"an array holds {dtype} {shape}, not numbers")
-    return member.tell() + math.prod(shape) * dtype.itemsize, math.prod(shape)
-
-
-def model_of_arrays(path: Path, horizon: int, options: Mapping[str, Any]) -> TabularModel:
-    """Return the model of an .npz file."""
-    arrays: dict[str, Any] = read_arrays(path)
-    transitions, rewards, constraints = (arrays.pop(name) for name in ARRAYS[:3])
-    given = dict(options)
-    initial = given.pop("initial", None)
-    if isinstance(initial, str | dict):
-        raise ProblemError(f"initial is {initial!r}; with arrays it is a state's number or a list of probabilities")
-    if initial is not None:
-        arrays["initial"] = initial
-    first = arrays.get("initial")
-    if isinstance(first, np.ndarray) and first.ndim == 0:
-        arrays["initial"] = first.item()
-    try:
-        return TabularModel.from_arrays(transitions, rewards, constraints, horizon, **arrays, **given)
-    except PeakError as error:
-        raise ProblemError(f"{path}: {error}") from None
-    except (TypeError, ValueError, OverflowError) as error:  # for instance an array of strings
-        raise ProblemError(f"{path}: the arrays are not tables of numbers ({error})") from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,8 +175,6 @@ def first_states(
     given: Any, state_of: Callable[[str], Hashable], table: Mapping[tuple[int, Hashable], Any]
 ) -> tuple[tuple[float, Hashable], ...]:
     """Return (probability, state) pairs of the first state, or raise if one has no row at the first step."""
-    if isinstance(given, list):
-        raise ProblemError(f"initial is {given!r}; with outcomes it is a state or {{state = probability}}")
     chances = given if isinstance(given, dict) else {str(given): 1.0}
     first = tuple((probability, state_of(state)) for state, probability in chances.items())
     for _, state in first:
