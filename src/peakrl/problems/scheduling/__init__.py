@@ -16,7 +16,6 @@ from peakrl.problems.scheduling.orders import (
     infeasible_reason,
     order_rule,
     shortest_processing_order,
-    simulate_known_times,
 )
 from peakrl.problems.scheduling.problem import (
     MachineScheduling,
@@ -29,5 +28,5 @@ __all__ = [
     "InfeasibleSchedule", "Job", "MachineScheduling", "Schedule", "draw_jobs", "dt_order",
     "dt_order_or_least_late", "earliest_deadline_order", "earliest_due_order", "evaluate_order", "gantt",
     "infeasible_reason", "machine_scheduling", "order_of", "order_rule", "read_jobs", "scheduling_example",
-    "shortest_processing_order", "simulate_known_times", "uniform", "with_time",
+    "shortest_processing_order", "uniform", "with_time",
 ]  # fmt: skip

@@ -19,15 +19,12 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from peakrl.checks import check_count, check_seed
+from peakrl.checks import check_seed
 from peakrl.errors import ProblemError
 from peakrl.problems.scheduling.jobs import Job, name_of, named_jobs, with_time
 from peakrl.sampling import Words, seed_state
 from peakrl.sampling import uniform as draw_uniform
 from peakrl.schedule_labels import JobName
-from peakrl.types import Floats
 
 Order = tuple[JobName, ...]
 MAX_TARDINESS, TOTAL_TARDINESS, WEIGHTED_LATE_WORK, WEIGHTED_COMPLETION = 0, 1, 2, 3
@@ -227,47 +224,10 @@ def order_rule(order: Sequence[JobName]) -> Callable[[int, Any], Hashable]:
 # Random times ----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class KnownTimes:
-    """Results of `simulate_known_times`: [test] each.
-
-    The orders were chosen with all processing times known in advance; no causal policy needs to reach them.
-    """
-
-    max_tardiness: Floats
-    total_tardiness: Floats
-    weighted_late_work: Floats
-    weighted_completion: Floats
-    weighted_tardiness: Floats
-    violation: Floats
-
-
 def draw_jobs(jobs: Iterable[Job], seed: int = 0) -> tuple[Job, ...]:
     """Return the jobs with their processing times drawn; equal seeds give equal times."""
-    return _drawn(named_jobs(jobs), seed_state(check_seed(seed)))
-
-
-def _drawn(jobs: Iterable[Job], state: Words) -> tuple[Job, ...]:
-    return tuple(job if job.fixed else with_time(job, _draw_time(job, state)) for job in jobs)
-
-
-def simulate_known_times(
-    jobs: Iterable[Job], choose: Callable[[tuple[Job, ...]], Sequence[JobName]], *, tests: int, seed: int = 0
-) -> KnownTimes:
-    """Draw every processing time, show them to `choose`, and run its order, `tests` times.
-
-    Not causal unless `choose` ignores the times: DT on random times (`dt_order_or_least_late`) knows more than any
-    policy can. Equal seeds give equal times for every `choose`.
-    """
-    check_count(tests, "tests")
-    named = named_jobs(jobs)
     state = seed_state(check_seed(seed))
-    results = np.empty((tests, len(OBJECTIVES) + 1))
-    for test in range(tests):
-        drawn = _drawn(named, state)
-        schedule = evaluate_order(drawn, choose(drawn))
-        results[test] = (*(schedule.objective(name) for name in OBJECTIVES), schedule.violation)
-    return KnownTimes(*(np.ascontiguousarray(column) for column in results.T))
+    return tuple(job if job.fixed else with_time(job, _draw_time(job, state)) for job in named_jobs(jobs))
 
 
 def _draw_time(job: Job, state: Words) -> int:
