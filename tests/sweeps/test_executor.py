@@ -7,7 +7,8 @@ import random
 import signal
 import time
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,13 @@ def digests(results: list[Result]) -> dict[str, str]:
     return {result.task.key: result.digest for result in results}
 
 
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Executor]:
+    """Two worker processes for all tests: to start one takes a second."""
+    with local_workers(2) as engine:
+        yield engine
+
+
 def test_results_come_in_the_order_of_the_tasks_each_run_made_once(tmp_path: Path) -> None:
     tasks = squares(5, log=str(tmp_path / "log"))
     random.Random(1).shuffle(tasks)
@@ -53,16 +61,16 @@ def test_no_tasks_need_no_folder(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_results_do_not_depend_on_workers_or_order(tmp_path: Path) -> None:
+def test_results_do_not_depend_on_workers_or_order(engine: Executor, tmp_path: Path) -> None:
     tasks = squares(12)
     alone = run_tasks(tasks, tmp_path / "one", workers=1)
     random.Random(0).shuffle(tasks)
-    assert digests(run_tasks(tasks, tmp_path / "two", workers=2)) == digests(alone)
+    assert digests(run_tasks(tasks, tmp_path / "two", engine=engine)) == digests(alone)
 
 
-def test_workers_are_processes_with_one_thread(tmp_path: Path) -> None:
+def test_workers_are_processes_with_one_thread(engine: Executor, tmp_path: Path) -> None:
     tasks = [Task("helpers.sweep_runs:threads", {"x": x}) for x in range(4)]
-    results = run_tasks(tasks, tmp_path, workers=2)
+    results = run_tasks(tasks, tmp_path, engine=engine)
     assert {(result.values["numba"], result.values["blas"]) for result in results} == {(1, "1")}
     assert len({result.values["process"] for result in results}) == 2
 
@@ -89,7 +97,7 @@ def test_kept_workers_serve_one_call_after_another_and_end_with_the_block(tmp_pa
 
 
 def test_any_executor_of_processes_makes_runs_and_is_left_open(tmp_path: Path) -> None:
-    with ProcessPoolExecutor(2, get_context("spawn")) as executor:
+    with ProcessPoolExecutor(1, get_context("spawn")) as executor:
         results = run_tasks(squares(6), tmp_path / "out", engine=executor, search=TESTS)
         assert executor.submit(abs, -1).result() == 1
     assert digests(results) == digests(run_tasks(squares(6), tmp_path / "alone", workers=1))
@@ -101,35 +109,35 @@ def test_an_executor_that_breaks_is_named_and_finished_runs_are_kept(tmp_path: P
         run_tasks(squares(2), tmp_path / "out", engine=executor, search=TESTS)
         with pytest.raises(SweepError, match="the executor accepts no more runs"):
             run_tasks([deadly], tmp_path / "out", engine=executor, search=TESTS)
-    assert complete([deadly, *squares(2)], tmp_path / "out", workers=2).found == 2
+    assert complete(squares(2), tmp_path / "out", workers=1).found == 2
 
 
-def test_what_a_run_prints_and_reads_does_not_disturb_its_worker(tmp_path: Path) -> None:
+def test_what_a_run_prints_and_reads_does_not_disturb_its_worker(engine: Executor, tmp_path: Path) -> None:
     task = Task("helpers.sweep_runs:talk", {})
-    assert run_tasks([task], tmp_path, workers=2)[0].values == {"heard": ""}
+    assert run_tasks([task], tmp_path, engine=engine)[0].values == {"heard": ""}
 
 
-def test_a_death_costs_its_own_run_which_is_tried_again(tmp_path: Path) -> None:
+def test_a_death_costs_its_own_run_which_is_tried_again(engine: Executor, tmp_path: Path) -> None:
     log, other = tmp_path / "log", tmp_path / "other"
     deadly = Task("helpers.sweep_runs:die", {"log": str(log), "times": 2})
-    results = run_tasks([deadly, *squares(6, log=str(other), seconds=0.05)], tmp_path / "out", workers=2)
+    results = run_tasks([deadly, *squares(6, log=str(other), seconds=0.05)], tmp_path / "out", engine=engine)
     assert results[0].values == {"survived": True}
     assert log.read_text().count("die") == 3
     assert Counter(other.read_text().splitlines()) == {f"run {x}": 1 for x in range(6)}
 
 
-def test_failures_are_listed_when_all_else_is_done(tmp_path: Path) -> None:
+def test_failures_are_listed_when_all_else_is_done(engine: Executor, tmp_path: Path) -> None:
     deadly = Task("helpers.sweep_runs:die", {"log": str(tmp_path / "deaths"), "times": 99})
     wrong = Task("helpers.sweep_runs:fail", {"log": str(tmp_path / "wrong"), "error": "value"})
     unlucky = Task("helpers.sweep_runs:fail", {"log": str(tmp_path / "unlucky"), "error": "disk"})
     hanging = Task("helpers.sweep_runs:hang", {})
     tasks = [deadly, wrong, unlucky, hanging, *squares(4)]
     with pytest.raises(SweepError, match="4 runs failed") as caught:
-        run_tasks(tasks, tmp_path / "out", workers=2, time_limit=4)
+        run_tasks(tasks, tmp_path / "out", engine=engine, time_limit=1)
     lines = {line.split()[0]: line for line in str(caught.value).splitlines()[1:] if "fail " not in line}
     assert "the worker process died: SIGKILL(-9)" in lines["helpers.sweep_runs:die"]
     assert "(tried 3 times)" in lines["helpers.sweep_runs:die"]
-    assert "the time limit of 4 s has passed" in lines["helpers.sweep_runs:hang"]
+    assert "the time limit of 1 s has passed" in lines["helpers.sweep_runs:hang"]
     assert "ValueError: no such luck (sweep_runs.py" in str(caught.value)
     # What a run raises it will raise again; what a machine does to it may pass.
     assert (tmp_path / "wrong").read_text().count("fail") == 1
@@ -151,9 +159,9 @@ def test_a_run_beyond_its_time_limit_is_made_by_the_next_sweep_without_one(tmp_p
         assert complete([task], tmp_path, engine=engine).made == 1
 
 
-def test_the_reason_of_a_retry_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_reason_of_a_retry_is_shown(engine: Executor, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     deadly = Task("helpers.sweep_runs:die", {"log": str(tmp_path / "log"), "times": 1}, "deadly")
-    run_tasks([deadly], tmp_path / "out", workers=2, progress=True)
+    run_tasks([deadly], tmp_path / "out", engine=engine, progress=True)
     assert capsys.readouterr().err == "deadly: the worker process died: SIGKILL(-9); trying again\n"
 
 
