@@ -115,9 +115,7 @@ def kinds() -> Mapping[str, Kind]:
     """Return the registered kinds by name."""
     while _IMPORTS:
         _IMPORTS.pop()()
-        for name in sorted(_KINDS):  # the order in which messages list them
-            _KINDS[name] = _KINDS.pop(name)
-    return _KINDS
+    return dict(sorted(_KINDS.items()))  # in the order in which messages list them
 
 
 def kind_named(name: Any) -> Kind:
