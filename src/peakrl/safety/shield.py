@@ -595,6 +595,8 @@ def shield(
 
     Parameters
     ----------
+    env
+        A Gymnasium environment, or a vectorised one.
     safe_set
         The safe set of a model or of a continuous problem.
     on_unsafe
@@ -615,6 +617,22 @@ def shield(
     mask_keys
         Two names, if observations shall become {first: observation, second: mask}, as tianshou ("obs", "mask"),
         PettingZoo and TorchRL ("observation", "action_mask") expect.
+
+    Returns
+    -------
+    gymnasium.Wrapper or gymnasium.vector.VectorWrapper
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> problem = peakrl.problems.energy_harvesting(peak_power=8)
+    >>> env = peakrl.shield(peakrl.to_gymnasium(problem), peakrl.safe_set(problem))
+    >>> env.action_space.seed(0)
+    0
+    >>> observation, info = env.reset(seed=0)
+    >>> costs = [env.step(env.action_space.sample())[4]["cost"] for _ in range(20)]
+    >>> max(costs)  # a random agent behind the shield
+    0.0
 
     Notes
     -----
