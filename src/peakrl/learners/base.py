@@ -34,7 +34,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 from types import MappingProxyType
@@ -249,11 +249,6 @@ class ProofHistory:
     def __repr__(self) -> str:
         least = f", the least gap {self.gap.min():.6g}" if len(self) else ""
         return f"<ProofHistory of {len(self):,} points{least}>"
-
-    def after(self, episode: int) -> ProofHistory:
-        """Return the entries after an episode."""
-        later = self.episode > episode
-        return ProofHistory(*(getattr(self, field.name)[later] for field in fields(self)))
 
 
 class Algorithm(ABC):

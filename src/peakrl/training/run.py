@@ -221,11 +221,6 @@ class RunView:
             return History.empty()
         return recorder.history_after(episode, self.episodes if latest else 0)
 
-    def proof_history_after(self, episode: int) -> ProofHistory | None:
-        """Return the bounds of a certified learner after an episode; None for other learners."""
-        proved = None if self.trainer.algorithm is None else self.trainer.algorithm.proof_history()
-        return None if proved is None else proved.after(episode)
-
     def run(self) -> LearningRun:
         """Return a copy of the run so far."""
         return self.trainer.result(watched=True)
