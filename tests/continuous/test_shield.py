@@ -11,6 +11,7 @@ from gymnasium.wrappers import TimeLimit, TransformObservation
 import peakrl
 from helpers.continuous_systems import SYSTEMS, pendulum, points_of, room
 from peakrl.errors import PolicyError, SettingsError, TargetError
+from peakrl.problems.continuous_systems import ANGLE, cartpole_step
 
 
 class Watched(gymnasium.Wrapper):
@@ -170,3 +171,31 @@ def test_a_policy_of_observations_is_judged_behind_the_shield():
     certificate = peakrl.certify(env, lambda observation: 1, episodes=5)
     assert certificate.holds
     assert any("behind a shield" in line for line in certificate.rests_on)
+
+
+def scores(env, episodes):
+    """The returns of random agents, and whether the pole was upright at the end."""
+    found = []
+    for seed in range(episodes):
+        (_, info), over, total = env.reset(seed=seed), False, 0.0
+        while not over:
+            _, reward, terminated, truncated, info = env.step(env.action_space.sample(info.get("action_mask")))
+            over, total = terminated or truncated, total + reward
+        found.append((total, abs(env.unwrapped.state[2]) <= ANGLE))
+    env.close()
+    return found
+
+
+def test_no_pole_falls_behind_the_shield_of_the_pole_alone():
+    """In CartPole-v1 angle and spin do not depend on the cart."""
+    pole = peakrl.ContinuousProblem(
+        lambda x, a, w: cartpole_step([0.0, 0.0, *x], a, w)[2:],
+        box={"angle": (-ANGLE, ANGLE), "spin": (-2, 2)}, actions=[0, 1],
+    )  # fmt: skip
+    cart = gymnasium.make("CartPole-v1")
+    alone = scores(cart, 10)
+    assert not any(upright for _, upright in alone)
+    safe = peakrl.safe_set(pole, cells=300)
+    shielded = scores(peakrl.shield(cart, safe, state_of=lambda observation, step: cart.unwrapped.state[2:]), 10)
+    assert all(upright for _, upright in shielded)
+    assert np.mean(shielded, axis=0)[0] > 2 * np.mean(alone, axis=0)[0]
