@@ -73,3 +73,16 @@ def test_an_hour_without_heating_loses_a_tenth_of_the_difference_to_the_outside(
 def test_a_slip_is_named(parameters, message):
     with pytest.raises(PeakError, match=message):
         thermostat(**parameters)
+
+
+def test_without_an_end_the_hour_belongs_to_the_state():
+    endless = compile_model(thermostat(horizon=None))
+    assert endless.steps is None
+    assert {label.hour for label in endless.state_labels} == set(range(24))
+    policy = set_point_policy(thermostat(horizon=None), 21.0, model=endless)
+    day = set_point_policy(thermostat(), 21.0)
+    for hour in range(24):
+        assert policy.action(0, (40, 1, hour)) == day.action(hour, (40, 1)) if (40, 1) in day.table(hour) else True
+    best = solve(endless, average=True)
+    assert best.feasible
+    assert best.value > evaluate(endless, policy).gain

@@ -22,6 +22,7 @@ def solve(
     jobs: Path | None = None,
     policy: Path | None = None,
     limit: str | None = None,
+    average: bool = False,
     trust: Trust = False,
 ) -> Answer:
     """Compute the optimal policy that never violates a constraint. Exit code 1 if there is none.
@@ -30,7 +31,7 @@ def solve(
     ----------
     problem : [PROBLEM] [--PARAMETER VALUE]...
         A problem file (.toml, .json) or a built-in problem (energy-harvesting, scheduling-1, ...), with parameters to
-        override: --peak-power 15, --horizon 10.
+        override: --peak-power 15, --horizon 10. With --discount 0.95, also in the file, there is no end.
     jobs : FILE.csv
         Solve a table of jobs: columns processing, due, deadline, weight, name, release.
     policy : FILE
@@ -38,6 +39,8 @@ def solve(
     limit : FORM=LIMIT
         Limit expected violations instead of forbidding them: total=3.5, per_constraint=0.1, per_step=0.1, chance=0.05
         (of any violation) or union_chance=0.05.
+    average
+        Maximise the average reward of a step, without an end.
     """
     from peakrl.compile import compile_model
     from peakrl.planning import solve as plan
@@ -46,10 +49,15 @@ def solve(
     from peakrl.storage import ready
 
     ready(policy)
-    wanted = wanted_problem(problem or [], jobs, trust)
+    wanted, discount = wanted_with_discount([*(["--horizon=null"] if average else []), *(problem or [])], jobs, trust)
     limits = None if limit is None else limits_of(limit)
     model = compile_model(wanted)
-    best: Any = plan(model) if limits is None else solve_cmdp(model, **limits)
+    if limits is not None and (average or discount is not None):
+        raise SettingsError("--limit: limits on expected violations need a horizon")
+    if limits is None:
+        best: Any = plan(model, discount=discount, average=average)
+    else:
+        best = solve_cmdp(model, **limits)
     answer = {
         "problem": model.name,
         "feasible": best.feasible,
@@ -62,6 +70,9 @@ def solve(
     budgets = [axis.name for axis in model.memory if axis.unit is not None] if limits is None else []
     if budgets:
         answer["value_by_budget"] = {name: best.value_by_budget(name) for name in budgets}
+    if best.criterion is not None:
+        names = ("criterion", "value_low", "value_high", "safe_steps")
+        answer |= {name: getattr(best, name) for name in names}
     if limits is not None:
         answer |= {"limit": limits, "consumption": best.consumption, "multipliers": best.multipliers}
         answer["stochastic"] = not best.policy.deterministic
@@ -75,6 +86,13 @@ def solve(
 
 def wanted_problem(words: list[str], jobs: Path | None, trust: Trust = False) -> Problem | TabularModel:
     """Return the problem of a command line, with overridden parameters."""
+    return wanted_with_discount(words, jobs, trust)[0]
+
+
+def wanted_with_discount(
+    words: list[str], jobs: Path | None, trust: Trust = False
+) -> tuple[Problem | TabularModel, float | None]:
+    """Return the problem of a command line, and the discount if there is one."""
     from peakrl.specs.registry import command_names
     from peakrl.specs.spec import ProblemSpec, located, naming
 
@@ -84,11 +102,11 @@ def wanted_problem(words: list[str], jobs: Path | None, trust: Trust = False) ->
         raise SettingsError(f"name one problem ({listed}, or a file), or pass --jobs FILE.csv")
     if jobs is not None:
         with located("--jobs"):
-            return ProblemSpec("machine_scheduling", {"jobs": str(jobs), **parameters}).build()
+            return ProblemSpec("machine_scheduling", {"jobs": str(jobs), **parameters}).build(), None
     described = read_problem(names[0], trust)
     with naming(names[0]), located("problem"):
         spec = described.spec.with_parameters(parameters)
-    return replace(described, spec=spec).build()
+    return replace(described, spec=spec).build(), spec.parameters.get("discount")
 
 
 def split_words(words: list[str]) -> tuple[list[str], dict[str, Any]]:
@@ -146,12 +164,14 @@ def show_solution(answer: dict[str, Any]) -> None:
     say(f"{answer['problem']}: {answer['states']:,} states, {answer['pairs']:,} state-action pairs")
     if not answer["feasible"]:
         say(f"Infeasible: {answer['reason']}")
+        if answer.get("safe_steps") is not None:
+            say(f"Safety can be kept with certainty for {answer['safe_steps']:,} steps at most.")
         say("The following solution minimises the violation.")
     expected = "expected " if "schedule" not in answer else ""
     if "objective" in answer:
         say(f"{expected}{answer['objective'].replace('_', ' ')}: {answer['objective_value']:g}")
     else:
-        say(f"{expected}value: {answer['value']:.6f}")
+        say(f"{expected}value: {answer['value']:.6f}" + (f" ({answer['criterion']})" if "criterion" in answer else ""))
     say(f"{expected}violation: {answer['violation']:.6g}")
     for name, curve in answer.get("value_by_budget", {}).items():
         print_table("", [f"budget {name}", "value"], [[shown(budget), f"{v:.6f}"] for budget, v in curve.items()])

@@ -18,6 +18,7 @@ from the table, and policies are evaluated exactly on it.
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -119,11 +120,13 @@ class EnvironmentSpec:
 
     def _target(self, env: Any, constraint: Any, table: TabularModel | None) -> LearningTarget:
         declared = {name: self.parameters[name] for name in DECLARED if name in self.parameters}
+        declared |= {"horizon": self._horizon} if "horizon" in declared else {}
         if constraint is not None:
             declared["constraint"] = constraint
         if table is not None:
             names = ("horizon", "reward_range", "constraint_bounds")
-            declared = {name: getattr(table, name) for name in names} | declared
+            own = {name: getattr(table, name) for name in names[1:]}
+            declared = {"horizon": math.inf if table.steps is None else table.steps} | own | declared
         if "states" in self.parameters:
             own = env.metadata.get("peakrl", {})
             env.metadata = {**env.metadata, "peakrl": {**own, "states": self.parameters["states"]}}
@@ -144,10 +147,17 @@ class EnvironmentSpec:
             return compile_model(self._problem(env, constraint), progress=progress)
 
     def _problem(self, env: Any, constraint: Any) -> Problem:
-        problem = from_gymnasium(env, horizon=self.parameters.get("horizon"), constraint=constraint)
+        problem = from_gymnasium(env, horizon=self._horizon, constraint=constraint)
         if "constraint_tolerances" in self.parameters:
             problem.constraint_tolerances = self.parameters["constraint_tolerances"]
         return problem
+
+    @property
+    def _horizon(self) -> float | None:
+        """The horizon in the file, infinite without an end; None if it is that of the environment."""
+        if "horizon" not in self.parameters:
+            return None
+        return math.inf if self.parameters["horizon"] is None else self.parameters["horizon"]
 
     def _has_table(self, env: Any, constraint: Any) -> bool:
         """Does the environment have a transition table that covers its constraints?"""

@@ -8,6 +8,8 @@ State (T, w): the temperature inside, in half degrees, and the weather, 0 .. n-1
     reward        r = - price_h a
     weather       w' with probability weather[w][w']
 
+Without an end (horizon None) the hour of the day belongs to the state, (T, w, h), and h' = (h + 1) mod 24.
+
 T' is clipped to two degrees around the widest band (a violation may lead there), so that there are few states.
 
 Baseline: an ordinary thermostat with a set point, which ignores prices. With a set point G by day, and G - setback if
@@ -24,6 +26,7 @@ from typing import Any, NamedTuple
 from peakrl.checks import (
     check_chain,
     check_count,
+    check_horizon,
     check_hours,
     check_number,
     check_numbers,
@@ -38,7 +41,7 @@ from peakrl.problem import Outcome, Problem
 from peakrl.specs.registry import problem
 from peakrl.specs.spec import remember
 
-__all__ = ["HouseState", "Thermostat", "set_point_policy", "thermostat"]
+__all__ = ["HourState", "HouseState", "Thermostat", "set_point_policy", "thermostat"]
 
 #: Euros per kWh, by hour: cheap at night, expensive in the morning and in the evening.
 TARIFF = (0.18,) * 6 + (0.34,) * 4 + (0.22,) * 6 + (0.40,) * 5 + (0.18,) * 3
@@ -61,6 +64,16 @@ class HouseState(NamedTuple):
     weather: int
 
 
+class HourState(NamedTuple):
+    """What a thermostat without an end observes."""
+
+    #: Twice the temperature inside.
+    half_degrees: int
+    weather: int
+    #: Of the day, 0 .. 23.
+    hour: int
+
+
 @dataclass(frozen=True)
 class Thermostat(Problem):
     """The problem of one house; `thermostat` builds it from plain arguments."""
@@ -77,19 +90,32 @@ class Thermostat(Problem):
     max_power: int = 4
     gain: float = 1.0
     loss: float = 0.1
-    horizon: int = 24
+    horizon: int | None = 24
     name: str = "thermostat"
     constraint_names: Sequence[str] = field(default=("not too cold", "not too hot"), init=False)
     stationary: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stationary", self.horizon is None)
+
+    def hour(self, step: int, state: Any) -> int:
+        """Return the number of the hour, by the state if there is no end."""
+        return int(state[2]) if self.horizon is None else step
+
+    def state(self, half_degrees: int, weather: int, hour: int) -> HouseState | HourState:
+        """Return the state at an hour."""
+        if self.horizon is None:
+            return HourState(half_degrees, weather, hour % 24)
+        return HouseState(half_degrees, weather)
 
     def band(self, hour: int) -> Band:
         """Return the lowest and the highest allowed temperature of an hour."""
         return self.day if self.day_hours[0] <= hour % 24 < self.day_hours[1] else self.night
 
-    def initial(self) -> list[tuple[float, HouseState]]:
+    def initial(self) -> list[tuple[float, HouseState | HourState]]:
         """Return the first temperature with every possible first weather."""
         halves = round(2 * self.start)
-        return [(chance, HouseState(halves, weather)) for weather, chance in enumerate(self.first) if chance > 0]
+        return [(chance, self.state(halves, weather, 0)) for weather, chance in enumerate(self.first) if chance > 0]
 
     def actions(self, step: int, state: Any) -> range:
         """Return the powers, whole kW."""
@@ -103,13 +129,13 @@ class Thermostat(Problem):
 
     def outcomes(self, step: int, state: Any, action: Any) -> list[Outcome]:
         """Return the temperature with every possible next weather."""
-        after = self.following(state, action)
-        low, high = self.band(step + 1)
+        after, hour = self.following(state, action), self.hour(step, state)
+        low, high = self.band(hour + 1)
         met = (after / 2 - low, high - after / 2)
         least, most = self.kept
         halves = min(max(after, least), most)
         return [
-            Outcome(chance, HouseState(halves, weather), 0.0 - self.prices[step] * action, met)
+            Outcome(chance, self.state(halves, weather, hour + 1), 0.0 - self.prices[hour] * action, met)
             for weather, chance in enumerate(self.weather[state[1]])
             if chance > 0
         ]
@@ -127,7 +153,7 @@ def thermostat(
     day: Sequence[float] = (20.0, 22.5),
     night: Sequence[float] = (17.0, 22.5),
     day_hours: Sequence[int] = (7, 22),
-    horizon: int = 24,
+    horizon: int | None = 24,
     start: float = 19.0,
     max_power: int = 4,
     gain: float = 1.0,
@@ -146,7 +172,7 @@ def thermostat(
     day_hours
         When the band of the day begins and ends.
     horizon
-        Hours, from midnight on.
+        Hours, from midnight on; None: without an end, every day has the same prices and bands.
     start
         Degrees inside at midnight.
     max_power
@@ -165,10 +191,10 @@ def thermostat(
         Of a kWh, by hour.
     """
     given = dict(locals())
-    steps = check_count(horizon, "horizon", 1, MOST_STEPS, error=ProblemError)
+    steps = check_horizon(horizon, "horizon", MOST_STEPS, error=ProblemError)
     degrees = check_numbers(outside, "outside", least=-HOTTEST, most=HOTTEST)
     made = Thermostat(
-        check_numbers(prices, "prices", steps=steps),
+        check_numbers(prices, "prices", steps=24 if steps is None else steps),
         check_range(day, "day"),
         check_range(night, "night"),
         check_hours(day_hours, "day_hours"),
@@ -193,7 +219,7 @@ def set_point(problem: Thermostat, target: float, setback: float = 2.0) -> Calla
     """Return the rule of a thermostat that is set to `target` by day and `setback` lower at night."""
 
     def power(step: int, state: Any) -> int:
-        by_day = problem.band(step + 1) == problem.day
+        by_day = problem.band(problem.hour(step, state) + 1) == problem.day
         goal = 2 * (target if by_day else target - setback)
         return min(range(problem.max_power + 1), key=lambda a: abs(problem.following(state, a) - goal))
 

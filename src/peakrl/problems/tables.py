@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from peakrl.checks import check_bounds, check_count, check_range, real
+from peakrl.checks import check_bounds, check_horizon, check_range, real
 from peakrl.errors import ProblemError
 from peakrl.memory import MOST_STEPS
 from peakrl.problem import Outcome, Problem
@@ -44,7 +44,7 @@ def file_of(parameters: dict[str, Any], folder: Path) -> Path:
 )
 def table_problem(
     file: str | Path,
-    horizon: int,
+    horizon: int | None = None,
     initial: int | str | Mapping[str, float] | None = None,
     reward_range: Sequence[float] | None = None,
     constraint_bounds: Sequence[float] | None = None,
@@ -59,7 +59,7 @@ def table_problem(
         A .csv file with one row for each outcome: state, action, next_state, reward, probability, step; every other
         column is a constraint (satisfied if >= 0).
     horizon
-        Steps of an episode.
+        Steps of an episode; by default, or if infinite, it has no end.
     initial
         A state, or {state: probability}; by default the state of the first row.
     reward_range, constraint_bounds, constraint_names, name
@@ -68,7 +68,7 @@ def table_problem(
     path, given = Path(file), check_options(locals())
     if path.suffix != ".csv":
         raise ProblemError(f"file is {path.name!r}; it must be a .csv file")
-    return problem_of_outcomes(path, check_count(horizon, "horizon", 1, MOST_STEPS, error=ProblemError), given)
+    return problem_of_outcomes(path, check_horizon(horizon, "horizon", MOST_STEPS, error=ProblemError), given)
 
 
 def check_options(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class ListedProblem(Problem):
     """A problem whose outcomes are listed."""
 
     name: str
-    horizon: int
+    horizon: int | None
     constraint_names: Sequence[str]
     reward_range: tuple[float, float]
     constraint_bounds: Sequence[float]
@@ -122,7 +122,7 @@ class ListedProblem(Problem):
         return self.table[0 if self.stationary else step, state][action]
 
 
-def problem_of_outcomes(path: Path, horizon: int, options: Mapping[str, Any]) -> ListedProblem:
+def problem_of_outcomes(path: Path, horizon: int | None, options: Mapping[str, Any]) -> ListedProblem:
     """Return the problem of a .csv file."""
     columns, rows = read_csv(path, REQUIRED, OPTIONAL, "outcome", more=True)
     for column in columns:
@@ -142,7 +142,7 @@ def problem_of_outcomes(path: Path, horizon: int, options: Mapping[str, Any]) ->
         for name, cell in cells.items():
             with prefixed(f"{where}, column {name!r}"):
                 if name == "step":
-                    step = whole_cell(cell, 0, horizon - 1)
+                    step = whole_cell(cell, 0, (horizon or MOST_STEPS) - 1)
                 elif name not in TEXTS:
                     numbers[name] = number_cell(cell)
         paid = numbers["reward"], tuple(numbers[name] for name in constraints)

@@ -4,7 +4,8 @@
 
 Problem files, sweeps, the command line, `gymnasium.make` and run files use this form. `peakrl.specs.registry` lists the
 kinds; the parameters are those of the function that creates the problem. `budget` and `monitor`, lists of tables, are
-possible for every kind. In a file, .toml or .json, it is table `problem`, with [[budget]] and [[monitor]] beside it.
+possible for every kind, and so is `discount`, for `peakrl.solve`, in place of `horizon`. In a file, .toml or .json, it
+is table `problem`, with [[budget]] and [[monitor]] beside it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from peakrl.checks import check_fraction
 from peakrl.compile import compile_model
 from peakrl.errors import PeakError, ProblemError, StorageError, TrustError
 from peakrl.problem import Problem
@@ -45,6 +47,9 @@ class ProblemSpec:
         if not isinstance(self.parameters, Mapping):
             raise ProblemError(f"parameters is {self.parameters!r}; it must be a table of values by name")
         given = as_plain(self.parameters, "")
+        if "discount" in given:  # in place of a horizon
+            check_fraction(given["discount"], "discount", error=ProblemError)
+            given.setdefault("horizon", None)
         object.__setattr__(self, "parameters", given)
         check_names(kind_named(self.kind).parameters, self._own)
 
@@ -71,7 +76,7 @@ class ProblemSpec:
     @property
     def _own(self) -> dict[str, Any]:
         """The parameters of the kind itself."""
-        return {name: value for name, value in self.parameters.items() if name not in additions()}
+        return {name: value for name, value in self.parameters.items() if name not in (*additions(), "discount")}
 
     @property
     def runs_code(self) -> bool:
@@ -134,6 +139,8 @@ def as_plain(value: Any, what: str) -> Any:
         value = value.tolist()
     if value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value)):
         return value
+    if what == "horizon" and value == math.inf:
+        return None
     if isinstance(value, float):
         raise ProblemError(f"{what} is {value}; it must be finite")
     try:

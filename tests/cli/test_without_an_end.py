@@ -1,0 +1,41 @@
+"""Problems without an end in files and on the command line."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+import peakrl
+from peakrl.cli import app
+from peakrl.errors import PeakError
+from peakrl.specs.spec import read_spec
+
+
+def solved(*words):
+    result = CliRunner().invoke(app, ["solve", *map(str, words), "--json"])
+    return json.loads(result.stdout)
+
+
+def test_a_discount_in_place_of_a_horizon(tmp_path):
+    file = tmp_path / "house.toml"
+    file.write_text('[problem]\nkind = "thermostat"\ndiscount = 0.95\n')
+    best = peakrl.solve(peakrl.problems.thermostat(horizon=None), discount=0.95)
+    for words in ([file], ["thermostat", "--discount", "0.95"]):
+        found = solved(*words)
+        assert found["value"] == pytest.approx(best.value, rel=1e-9)
+        assert found["criterion"] == "discount 0.95"
+        assert found["value_low"] <= found["value"] <= found["value_high"]
+    assert solved("thermostat", "--average")["criterion"] == "average"
+    file.write_text('[problem]\nkind = "thermostat"\nhorizon = inf\n')
+    assert read_spec(file).compile().steps is None
+    file.write_text('[problem]\nkind = "thermostat"\ndiscount = 1.5\n')
+    with pytest.raises(PeakError, match=r"discount is 1\.5"):
+        read_spec(file)
+
+
+def test_arrays_and_outcomes_without_an_end(tmp_path):
+    (tmp_path / "walk.csv").write_text("state,action,next_state,reward\na,go,b,1\nb,go,a,3\n")
+    file = tmp_path / "walk.toml"
+    file.write_text('[problem]\nkind = "tables"\nfile = "walk.csv"\n')
+    assert solved(file, "--average")["value"] == pytest.approx(2.0)
+    assert solved(file, "--discount", "0.5")["value"] == pytest.approx((1 + 0.5 * 3) / 0.75)
