@@ -37,16 +37,20 @@ from peakrl.certificates.episodes import (
 from peakrl.certificates.rests_on import on_episodes, on_model
 from peakrl.checks import check_count, check_fraction, check_number, check_seed, reward_limits
 from peakrl.compile import as_model, is_problem
-from peakrl.errors import PolicyError, UnknownStateError
+from peakrl.errors import PolicyError, SettingsError, UnknownStateError
 from peakrl.evaluation.bounds import lower_mean, upper_mean
 from peakrl.evaluation.environments import Unknown
 from peakrl.evaluation.exact import Evaluation, evaluate
 from peakrl.evaluation.simulation import most_kept
 from peakrl.planning import Solution, solve
-from peakrl.policy.mixture import AnyPolicy, AveragedPolicy
+from peakrl.planning.backward import threads_for
+from peakrl.planning.solution import row_costs, row_rewards
+from peakrl.planning.stationary import Task, decisions, discounted
+from peakrl.policy.mixture import AnyPolicy, AveragedPolicy, model_for
 from peakrl.policy.tables import Policy, StochasticPolicy, simplest_policy
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats
+from peakrl.viability import FOREVER, steps_kept
 from peakrl.visited import VisitedStates
 
 #: Limits of what is computed without a request: outcomes for the optimum (about a second), and changes times nodes for
@@ -87,6 +91,7 @@ def certify(
     episodes: int | None = None,
     seed: int | None = None,
     unknown: Unknown = "raise",
+    discount: float | None = None,
 ) -> Certificate:
     """Certify a policy on a model, a problem or a Gymnasium environment.
 
@@ -115,6 +120,8 @@ def certify(
     unknown
         What decides on an environment in states that were not visited while learning, as for `simulate`: the
         certificate is about the policy with that.
+    discount
+        For deterministic policies of models without an end: the certificate is about discounted sums.
 
     Returns
     -------
@@ -132,6 +139,8 @@ def certify(
     if not isinstance(target, TabularModel) and not is_problem(target):
         return sampled(EnvironmentEpisodes(target, policy, asked.stream, unknown), None, asked)
     model = as_model(target)
+    if model.steps is None or discount is not None:
+        return certify_endless(model.with_horizon(None), policy, discount, asked)
     if asked.episodes is None and isinstance(getattr(policy, "model", None), VisitedStates):
         return certify_on_table(model, policy, asked.epsilon)
     optimum = solve(model) if can_solve(model) else None
@@ -202,6 +211,45 @@ def certificate_on_model(
         subject=name_of(policy),
         evidence=evidence,
     )
+    return judged(certificate, possible, optimum)
+
+
+def certify_endless(model: TabularModel, policy: Any, discount: float | None, asked: Asked) -> Certificate:
+    """Return the exact certificate of a discounted policy; its evidence proves each bound by one Bellman inequality."""
+    if not isinstance(policy, Policy) or discount is None or asked.episodes is not None:
+        raise SettingsError(
+            f"{model.name!r} has no end: certify(model, policy, discount=...) certifies a deterministic policy, exactly"
+        )
+    own = model_for(model, policy)
+    if own.steps is not None:
+        raise PolicyError(f"the policy has {own.span}: only policies without an end are discounted")
+    optimum, reward = solve(own, discount=discount), decisions(own, row_rewards(own))
+    slot_kept, row_kept = steps_kept(own.one_step, own.keeps, np.zeros(own.num_slots, np.bool_))
+    taken, start = np.isin(reward.rows, policy.rows), np.zeros(own.num_slots)
+    start[own.first_slot] = own.first_probability
+    possible = bool((evaluate(own, policy, discount=discount).worst_margin < 0).any())
+    with threads_for(own, 1) as share:
+        task = Task(own, 1e-9, start, share)
+        found = discounted(task, reward.only(taken), discount)
+        harm = discounted(task, reward._replace(reward=row_costs(own)).only(taken), discount)
+        safe = row_kept == FOREVER
+        best = discounted(task, reward.only(safe), discount) if safe.any() else found
+    (low, high), violation = found.ends(start), max(harm.ends(start)[1], LEAST) if possible else 0.0
+    highest = best.ends(start)[1] if optimum.feasible else None
+    arrays: dict[str, Any] = {"rows": policy.rows, "kept": slot_kept, "values": found.values, "violations": harm.values}
+    plain, stored = model_evidence(own)
+    evidence = Evidence(
+        {"model": plain, "optimum": "residual", "table": "policy", "discount": discount},
+        stored | {f"endless.{name}": array for name, array in (arrays | {"best": best.values}).items()},
+    )
+    size = max(float(np.abs(each.values).max()) for each in (found, best))
+    certificate = Certificate(
+        holds=True, kind="exact", epsilon=asked.epsilon, failure_probability=0.0, value_low=low, value_high=high,
+        optimum_high=highest, gap=None if highest is None else highest - low, violation_high=violation,
+        violation_probability_high=float(possible), episodes=0,
+        rests_on=tuple(on_model(evidence.plain, 8 * reward.slip(np.array([size])) / (1.0 - discount))),
+        subject=f"{name_of(policy)}, discounted by {discount:g}", evidence=evidence,
+    )  # fmt: skip
     return judged(certificate, possible, optimum)
 
 

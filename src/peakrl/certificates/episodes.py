@@ -32,7 +32,7 @@ def model_evidence(model: TabularModel) -> Part:
     plain = {
         "name": model.name,
         "digest": model.digest,
-        "horizon": int(model.horizon),
+        "horizon": model.steps,
         "stationary": bool(model.stationary),
         "stride": int(model.payoffs.stride),
         "constraint_names": list(model.constraint_names),

@@ -9,6 +9,7 @@ Plain = Mapping[str, Any]
 #: The origin of the bound on the optimum.
 OPTIMUM = {
     "solved": "the optimum was computed by backward induction over all states of the model",
+    "residual": "no safe policy earns more, by the Bellman inequality for every state and action of the model",
     "most reward": "the optimum was not computed: the largest possible return is used instead",
 }
 #: How a policy became a table of the model.

@@ -8,7 +8,8 @@ evidence. No check can detect forged evidence: model, episodes and bounds that a
 exact      The file contains a model, whose arrays must have the stored digest, and a policy. A pass backward under the
            policy gives value, violation and the probability of any; the same with "or" instead of sums, independent of
            underflow, whether any is possible. Another pass gives the optimum: an action is viable if it violates in no
-           outcome (f < 0) and leads to viable states only; the best viable one is taken.
+           outcome (f < 0) and leads to viable states only; the best viable one is taken. Without
+           an end: `verify_endless`.
 sampled    The file contains the return and the violation of each episode, and the declarations. The bounds are those of
            `evaluation.bounds`, computed in their plain form with another search for nu.
 learned    The certificate of a learner that stopped by itself: `verify_learned`.
@@ -28,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from peakrl.certificates import verify_learned
+from peakrl.certificates import verify_endless, verify_learned
 from peakrl.certificates.certificate import Certificate
 from peakrl.certificates.rests_on import OPTIMUM, on_episodes, on_model
 from peakrl.errors import StorageError
@@ -170,7 +171,8 @@ def read_model(plain: Read, arrays: Read) -> SimpleNamespace:
     m.stride, m.slots, m.rows = plain["stride"], len(m.slot_state), len(m.row_action)
     m.reward_range, m.constraint_bounds = numbers(plain["reward_range"]), numbers(plain["constraint_bounds"])
     numbers(plain["constraint_tolerances"])
-    require(type(m.horizon) is int and m.horizon >= 1 and type(m.stationary) is bool, "the horizon is none")
+    endless = m.horizon is None and m.stationary is True
+    require(endless or (type(m.horizon) is int and m.horizon >= 1 and type(m.stationary) is bool), "no horizon")
     require(type(m.stride) is int and m.stride in (0, 1), "the model has no such payoffs")
     require(digest_of(m, plain) == plain["digest"], "the arrays do not have the stored digest")
     require(len(m.stage_start) == (1 if m.stationary else m.horizon) + 1 and staged <= m.slots, "steps without states")
@@ -193,7 +195,9 @@ def read_model(plain: Read, arrays: Read) -> SimpleNamespace:
         require((own_stage[m.row_distribution] == row_stage).all() and (follows == 1).all(), "an outcome skips a step")
     ends = np.stack([m.stage_start[:-1], m.stage_start[1:]], axis=1)
     spans = np.array([used(m, first, last) for first, last in ends])
-    m.step_slots, m.step_distributions = (np.repeat(part, m.horizon // len(part), axis=0) for part in (ends, spans))
+    m.step_slots, m.step_distributions = (
+        np.repeat(part, (m.horizon or 1) // len(part), axis=0) for part in (ends, spans)
+    )
     # Sums of products, step by step; the smallest numbers are rounded by a whole one of them.
     m.terms = max(size.max(), len(m.first_slot), np.diff(m.row_start).max())
     m.violated = np.maximum(-m.constraints, 0.0).sum(axis=1)
@@ -288,6 +292,8 @@ def best_of(m: SimpleNamespace) -> float | None:
 def check_exact(stored: Any, plain: Read, arrays: Read) -> Checked:
     """Return the numbers of an exact certificate, whether it may violate, their rounding, and what it rests on."""
     m = read_model(plain["model"], arrays)
+    if m.horizon is None:
+        return verify_endless.check(m, plain, arrays)  # type: ignore[no-any-return]
     totals = np.zeros(4)
     for shares, table in tables_of(m, plain["policy"], arrays):
         totals += followed(m, shares, table)
