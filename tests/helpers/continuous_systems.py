@@ -118,6 +118,45 @@ def jumping(**options):
     )  # fmt: skip
 
 
+WALLS = (
+    (1, 1.2, 0, 9), (2.2, 2.4, 0, 5), (2.2, 2.4, 6, 10), (3.4, 3.6, 0, 9), (4.6, 4.8, 1, 10), (5.8, 6, 0, 6),
+    (5.8, 6, 7, 10), (7, 7.2, 1, 10), (8.2, 8.4, 0, 8.5), (8.4, 9.3, 8.3, 8.5), (9.3, 10, 7.1, 7.3),
+    (8.4, 9.3, 5.9, 6.1), (9.3, 10, 4.7, 4.9), (8.4, 9.3, 3.5, 3.7), (9.3, 10, 2.3, 2.5),
+)  # fmt: skip
+
+
+def vehicle(growth_bound=False):
+    """The vehicle of SCOTS among walls, whose heading turns at a constant rate; by intervals or its growth bound."""
+
+    def step(x, a, w):
+        (east, north, heading), (speed, steering) = x, a
+        slip = float(np.arctan(np.tan(steering) / 2))
+        fast, turn = 0.3 * speed / float(np.cos(slip)), 0.3 * speed * float(np.tan(steering))
+        chord = fast if abs(turn) < 1e-12 else fast * 2 * float(np.sin(turn / 2)) / turn
+        mean = heading + (slip + turn / 2)
+        return [east + chord * np.cos(mean), north + chord * np.sin(mean), heading + turn]
+
+    def clear(x, a):
+        return [
+            np.maximum(np.abs(x[0] - (p + q) / 2) - (q - p) / 2, np.abs(x[1] - (r + s) / 2) - (s - r) / 2) - 1e-9
+            for p, q, r, s in WALLS
+        ]
+
+    def image(low, high, a, w_low, w_high):
+        radius = [(q - p) / 2 for p, q in zip(low, high, strict=True)]
+        centre = step([(p + q) / 2 for p, q in zip(low, high, strict=True)], a, [])
+        further = 0.3 * abs(a[0]) * np.sqrt(np.tan(a[1]) ** 2 / 4 + 1) * radius[2]
+        wide = [radius[0] + further, radius[1] + further, radius[2]]
+        return [c - r for c, r in zip(centre, wide, strict=True)], [c + r for c, r in zip(centre, wide, strict=True)]
+
+    values = [round(0.3 * k, 1) for k in range(-3, 4)]
+    return ContinuousProblem(
+        step, image=image if growth_bound else None, constraints=clear,
+        box={"east": (-0.1, 10.1), "north": (-0.1, 10.1), "heading": (-3.5, 3.5)},
+        actions=list(itertools.product(values, values)), slack=1e-13, name="vehicle",
+    )  # fmt: skip
+
+
 #: Systems and cells with which their safe set is neither empty nor everything.
 SYSTEMS = {
     "room": (room, 300), "rooms": (two_rooms, 60), "pendulum": (pendulum, 100), "converter": (converter, 400),

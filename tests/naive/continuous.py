@@ -105,3 +105,47 @@ def safe_set(problem, cells, horizon=None):
             steps[n, a] = 1 + min([layer[after] for after in follow[cell, a]], default=most)
     layers = np.array([layer[c] for c in every])
     return np.where(layers == most, -1, layers), np.where(steps > (most if most != horizon else most - 1), -1, steps)
+
+
+def value_bounds(problem, cells, discount, sweeps):
+    """Return [cell] bounds on the best safe value for one action at a time, by plain iteration over sets of cells."""
+    edges = [np.linspace(low, high, n + 1) for low, high, n in zip(problem.low, problem.high, cells, strict=True)]
+    every, actions = list(itertools.product(*map(range, cells))), range(len(problem.actions))
+    layer, _ = safe_set(problem, cells)
+    pays, sure, perhaps = {}, {}, {}
+    for n, cell in enumerate(every):
+        low, high = ([edges[j][k + side] for j, k in enumerate(cell)] for side in (0, 1))
+        x = [Interval(np.array([p]), np.array([q])) for p, q in zip(low, high, strict=True)]
+        for a in actions:
+            reward = interval(problem.reward(x, problem.actions[a]))
+            pays[n, a] = float(np.min(reward.low)), float(np.max(reward.high))
+            sure[n, a], perhaps[n, a] = [], []
+            for part in range(len(problem.weights)):
+                found = successors(problem, edges, low, high, [problem.actions[a]], [part], [0.0] * len(cells))
+                sure[n, a].append(None if found is None else [every.index(each) for each in found])
+                some = set()
+                for _, image in one_step(problem, edges, low, high, problem.actions[a], part, None):
+                    inside = all(q >= e[0] and p <= e[-1] for (p, q), e in zip(image, edges, strict=True))
+                    clipped = [(max(p, e[0]), min(q, e[-1])) for (p, q), e in zip(image, edges, strict=True)]
+                    if inside:
+                        ends = [cells_of(problem, edges, j, *each, 0.0) for j, each in enumerate(clipped)]
+                        some |= set(itertools.product(*ends))
+                perhaps[n, a].append([every.index(each) for each in some])
+            if problem.constraints is not None:
+                best = [float(np.max(interval(g).high)) for g in problem.constraints(x, problem.actions[a])]
+                perhaps[n, a] = perhaps[n, a] if min(best) >= 0 else [[]]
+    least, most = min(p for p, _ in pays.values()), max(q for _, q in pays.values())
+    safe = np.array([each == -1 for each in layer])
+    low = np.where(safe, least / (1 - discount), -np.inf)
+    high = np.full(len(every), most / (1 - discount))
+    for _ in range(sweeps):
+        lower, higher = np.full(len(every), -np.inf), np.full(len(every), -np.inf)
+        for n, a in itertools.product(range(len(every)), actions):
+            if all(found is not None and all(safe[m] for m in found) for found in sure[n, a]):
+                ahead = sum(p * min(low[m] for m in f) for p, f in zip(problem.weights, sure[n, a], strict=True))
+                lower[n] = max(lower[n], pays[n, a][0] + discount * ahead)
+            if all(perhaps[n, a]):
+                ahead = sum(p * max(high[m] for m in f) for p, f in zip(problem.weights, perhaps[n, a], strict=True))
+                higher[n] = max(higher[n], pays[n, a][1] + discount * ahead)
+        low, high = lower, higher
+    return low, high

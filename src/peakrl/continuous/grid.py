@@ -22,8 +22,6 @@ from peakrl.errors import SettingsError
 from peakrl.jit import inlined, kernel
 from peakrl.types import Bools, Floats, Longs
 
-#: In place of the first cell: the interval may leave the box through a side with the rule `violation`.
-LEAVES = -1
 #: Cells of a coordinate, so that an index is a 16-bit integer.
 MOST_CELLS = 32_000
 #: Columns of `Grid.frame`.
@@ -163,23 +161,23 @@ def cover(
 ) -> None:
     """Write [interval, 2]: the first and the last cell that cover an interval, widened by `error` inside of the box.
 
-    LEAVES if it may leave the box, or if a bound is NaN; (1, 0) if it certainly exits.
+    If the interval may leave the box, the first is negative, ~first; (1, 0) if nothing of it is inside.
     """
     cells = len(edges) - 1
     least, most = edges[0], edges[cells]
     for n in range(len(low)):
         first, last = low[n], high[n]
-        if leaves[n] or not first <= last or not (exits or (first >= least and last <= most)):
-            out[n, 0], out[n, 1] = LEAVES, LEAVES
-            continue
+        known = first <= last  # neither is NaN
+        stays = known and not leaves[n] and (exits or (first >= least and last <= most))
+        if not known:
+            first, last = least, most
         if last < least or first > most:
-            out[n, 0], out[n, 1] = 1, 0
-            continue
-        if error > 0.0:
-            first, last = np.nextafter(first - error, -np.inf), np.nextafter(last + error, np.inf)
-        first, last = max(first, least), min(last, most)
-        begin = last_edge(edges, cells, first)
-        end = last_edge(edges, cells, last)
-        if end > begin and edges[end] == last:
-            end -= 1
-        out[n, 0], out[n, 1] = begin, end
+            begin, end = 1, 0
+        else:
+            if error > 0.0:
+                first, last = np.nextafter(first - error, -np.inf), np.nextafter(last + error, np.inf)
+            first, last = max(first, least), min(last, most)
+            begin, end = last_edge(edges, cells, first), last_edge(edges, cells, last)
+            if end > begin and edges[end] == last:
+                end -= 1
+        out[n, 0], out[n, 1] = begin if stays else ~begin, end

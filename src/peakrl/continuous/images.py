@@ -6,6 +6,9 @@ of the problem. Coordinate i of all boxes is a table over the coordinates that i
     tables[i][part * paths + path, choice, position_i, :] = first, last       position_i = sum_j index_j steps[i, j]
     satisfied[choice, position_d]                                             steps is 0 for what is not read
 
+`first` is negative, ~first, if the coordinate may leave the box. For values there are also, at position_d,
+`possible`: may all constraints be satisfied somewhere in the cell, and bounds of the (discounted) reward of the choice.
+
 A box is a product of intervals, so nothing is lost against one index box for each cell.
 """
 
@@ -18,13 +21,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.continuous.grid import LEAVES, Grid
+from peakrl.continuous.grid import Grid
+from peakrl.continuous.intervals import Interval
 from peakrl.continuous.problem import ContinuousProblem, Path
 from peakrl.errors import ProblemError
 from peakrl.jit import inlined, kernel
 from peakrl.progress import Progress
 from peakrl.storage import SHARE, available_memory
-from peakrl.types import Bools, Longs
+from peakrl.types import Bools, Floats, Longs
 
 #: Cells that are evaluated at once.
 SLAB = 1 << 17
@@ -35,8 +39,8 @@ Shape = tuple[int, ...]
 class Images:
     """The index boxes of all cells and choices."""
 
-    def __init__(self, problem: ContinuousProblem, grid: Grid) -> None:
-        self.problem, self.grid = problem, grid
+    def __init__(self, problem: ContinuousProblem, grid: Grid, discount: float | None = None) -> None:
+        self.problem, self.grid, self.discount = problem, grid, discount
         self.parts = list(itertools.product(range(len(problem.weights)), repeat=problem.block))
         self.choices, self.paths = len(problem.sequences), 1
         shapes = self._shapes()
@@ -52,12 +56,21 @@ class Images:
         self._check_memory(sizes)
         self.tables: Tables = tuple(np.empty((len(self.parts), self.choices, size, 2), np.int16) for size in sizes[:-1])
         self.satisfied: Bools = np.ones((self.choices, sizes[-1]), np.bool_)
+        judged = self.satisfied.shape if discount is not None else (0, 0)
+        self.possible: Bools = np.zeros(judged, np.bool_)
+        self.reward_low: Floats = np.full(judged, np.inf)
+        self.reward_high: Floats = np.full(judged, -np.inf)
         self._fill()
 
     @property
     def nbytes(self) -> int:
         """Bytes of all tables."""
         return sum(table.nbytes for table in self.tables) + self.satisfied.nbytes
+
+    def by_cell(self, table: NDArray[Any]) -> NDArray[Any]:
+        """Return [choice, cell] of a table [choice, position] over what constraints and rewards read."""
+        full = np.broadcast_to(table.reshape(-1, *self.shapes[-1]), (len(table), *self.grid.cells))
+        return full.reshape(len(table), -1)
 
     def axes(self, first: int, last: int) -> tuple[list[Any], list[Any]]:
         """Return the cells with index first .. last - 1 of coordinate 0 as intervals, each along its own axis."""
@@ -79,7 +92,7 @@ class Images:
         found: list[Shape] = [(1,) * d] * (d + 1)
         for choice in range(self.choices):
             for path in problem.paths(low, high, choice, self.parts[0], self.grid.error):
-                for table, shape in enumerate(shapes_of(path)):
+                for table, shape in enumerate(shapes_of(path, self.discount is not None)):
                     found[table] = np.broadcast_shapes(found[table], shape)
         return found
 
@@ -128,13 +141,28 @@ class Images:
                         view[...] = boxes
                     else:
                         np.copyto(view, boxes, where=(path.alive & (filled == slot))[..., None])
+            view = self._part_of(self.satisfied[choice], d, rows)
             for holds in path.holds:
-                view = self._part_of(self.satisfied[choice], d, rows)
                 view &= holds | ~path.alive
+            if self.discount is not None:
+                self._judge(path, choice, rows)
             filled = filled + path.alive
         for slot, j in itertools.product(range(1, self.paths), range(d)):
             first, view = (self._view(j, part * self.paths + each, choice, rows) for each in (0, slot))
             np.copyto(view, first, where=(filled <= slot)[..., None])
+
+    def _judge(self, path: Path, choice: int, rows: slice) -> None:
+        """Note whether constraints may be satisfied, and the discounted reward of all actions of a choice."""
+        d, low, high, factor = len(self.grid.cells), Interval(0.0), Interval(0.0), 1.0
+        for reward in path.rewards:
+            low, high = low + factor * Interval(reward.low), high + factor * Interval(reward.high)
+            factor *= self.discount or 1.0
+        possible, least, most = (
+            self._part_of(table[choice], d, rows) for table in (self.possible, self.reward_low, self.reward_high)
+        )
+        possible |= np.all(np.broadcast_arrays(path.alive, *path.may), axis=0) if path.may else path.alive
+        np.copyto(least, np.minimum(least, low.low), where=path.alive)
+        np.copyto(most, np.maximum(most, high.high), where=path.alive)
 
     def _part_of(self, table: Any, number: int, rows: slice) -> Any:
         shape = self.shapes[number]
@@ -156,15 +184,17 @@ class Images:
         self.tables, self.paths = tuple(grown), paths
 
 
-def shapes_of(path: Path) -> list[Shape]:
+def shapes_of(path: Path, rewarded: bool) -> list[Shape]:
     """Return the shapes of the tables that a path needs."""
     d = len(path.image)
+    judged = [*path.holds, *(reward.low for reward in path.rewards if rewarded)]
     alive = (1,) * d
     alive = np.broadcast_shapes(alive, path.alive.shape)
     found = [
         np.broadcast_shapes(alive, v.low.shape, gone.shape) for v, gone in zip(path.image, path.leaves, strict=True)
     ]
-    return [*found, np.broadcast_shapes(alive, *(holds.shape for holds in path.holds)) if path.holds else (1,) * d]
+    needed = alive if rewarded or path.holds else (1,) * d
+    return [*found, np.broadcast_shapes(needed, *(part.shape for part in judged))]
 
 
 def strides(shape: Shape) -> Longs:
@@ -234,7 +264,7 @@ def inside(
         volume = 1
         for j in range(len(strides)):
             first[j], last[j] = tables[j][box, choice, position[j], 0], tables[j][box, choice, position[j], 1]
-            if first[j] == LEAVES:
+            if first[j] < 0:
                 return False
             volume *= last[j] - first[j] + 1
         if counted(first, last, sums, strides) != volume:

@@ -37,8 +37,9 @@ class Path(NamedTuple):
     image: list[Interval]
     #: [coordinate]: may it leave the box through a side with the rule `violation`?
     leaves: list[Bools]
-    #: Is every constraint satisfied and every action available, on all of the box? [reason]: one at a time.
+    #: Constraints and availability, one at a time: are they satisfied on all of the box, and maybe somewhere?
     holds: list[Bools]
+    may: list[Bools]
     #: [position]: bounds of the reward of each action; empty without rewards.
     rewards: list[Interval]
     #: May an element take this path?
@@ -287,6 +288,7 @@ class ContinuousProblem:
     def _follow(self, x: list[Interval], choice: int, parts: Sequence[int], error: Floats) -> Path:
         leaves: list[Any] = [np.zeros((), np.bool_)] * self.dimensions
         holds: list[Any] = []
+        may: list[Any] = []
         rewards = []
         for position, part in enumerate(parts):
             action = self.actions[self.sequences[choice, position]]
@@ -294,9 +296,13 @@ class ContinuousProblem:
                 exits = (rule == "exit" for rule in self.outside)
                 ends = zip(x, exits, self.low, self.high, strict=True)
                 x = [interval(np.clip(value, low, high)) if leaves else value for value, leaves, low, high in ends]
-            holds += [interval(value).low >= 0 for value in self.constrained(x, action)]
+            values = [interval(value) for value in self.constrained(x, action)]
+            holds += [value.low >= 0 for value in values]
+            may += [~(value.high < 0) for value in values]
             if self.available is not None:
-                holds.append(~truth(self.available(x, action)).false)
+                offered = truth(self.available(x, action))
+                holds.append(~offered.false)
+                may.append(offered.true)
             if self.reward is not None:
                 rewards.append(interval(self.reward(x, action)))
             x = self._images(x, action, part)
@@ -309,7 +315,7 @@ class ContinuousProblem:
                 x[j] = self._ruled(j, value)
                 if rule == "violation":
                     leaves[j] = leaves[j] | ~((x[j].low >= self.low[j]) & (x[j].high <= self.high[j]))
-        return Path(x, leaves, holds, rewards, np.ones((), np.bool_))
+        return Path(x, leaves, holds, may, rewards, np.ones((), np.bool_))
 
     def _images(self, x: list[Interval], action: Any, part: int) -> list[Interval]:
         low, high = self.noise_low[part], self.noise_high[part]

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from peakrl.checks import check_count, check_number, shown
 from peakrl.continuous import files
-from peakrl.continuous.grid import LEAVES, Grid, allowed
+from peakrl.continuous.grid import Grid, allowed
 from peakrl.continuous.images import Images, Tables, advance, counted, index_of, inside, positions, strides, summed
 from peakrl.continuous.problem import ContinuousProblem
 from peakrl.errors import PolicyError
@@ -65,7 +65,7 @@ def tile_hulls(tables: Tables, steps: Longs, cells: tuple[int, ...], strides: tu
             for choice in range(choices):
                 for j in range(len(strides)):
                     first = np.int64(tables[j][box, choice, position[j], 0])
-                    if first != LEAVES:
+                    if first >= 0:
                         hull[0, j] = min(hull[0, j], first)
                         hull[1, j] = max(hull[1, j], np.int64(tables[j][box, choice, position[j], 1]))
         advance(index, cells)
@@ -258,7 +258,7 @@ class GridSafeSet:
                 if not satisfied:
                     what = "it may not be available" if name == "available" else f"{name!r} may be violated"
                     return f"{where}: {what}"
-            for j in np.flatnonzero(first == LEAVES):
+            for j in np.flatnonzero(first < 0):
                 return f"{where}: {problem.names[j]!r} may leave its range [{problem.low[j]:g}, {problem.high[j]:g}]"
             box = tuple(slice(*ends) for ends in zip(first, last + 1, strict=True))
             after = self.layer.reshape(self.grid.cells)[box]
