@@ -10,7 +10,7 @@ from gymnasium.wrappers import TimeLimit, TransformObservation
 
 import peakrl
 from helpers.continuous_systems import SYSTEMS, pendulum, points_of, room
-from peakrl.errors import PolicyError, SettingsError, TargetError
+from peakrl.errors import PeakError, PolicyError, SettingsError, TargetError
 from peakrl.problems.continuous_systems import ANGLE, cartpole_step
 
 
@@ -126,6 +126,11 @@ def test_a_state_that_is_not_safe_is_an_error_or_an_emergency():
     assert lost == sorted(lost, reverse=True)
     with pytest.raises(TargetError, match="must hold a number for each of temperature"):
         peakrl.shield(TransformObservation(Heated(), lambda x: x.repeat(2), None), safe).reset()
+
+
+def test_an_environment_is_never_silently_left_without_the_shield_that_was_asked_for():
+    with pytest.raises(PeakError, match=r"shield\(to_gymnasium\(problem\), safe_set\(problem, cells=...\)\)"):
+        peakrl.to_gymnasium(room(), shielded=True)
 
 
 @pytest.mark.parametrize("mode", AutoresetMode)

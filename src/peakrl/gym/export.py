@@ -242,6 +242,11 @@ def to_gymnasium(
     0.0
     """
     if isinstance(problem, ContinuousProblem):
+        if shielded:
+            raise ProblemError(
+                "shielded=True needs the cells of a grid for a problem with continuous states: "
+                "shield(to_gymnasium(problem), safe_set(problem, cells=...))"
+            )
         return ContinuousEnvironment(problem)
     env = make_environment(problem, render_mode, with_step=with_step)
     return shield(env, SafeSet(env.model)) if shielded else env
