@@ -26,10 +26,13 @@ from numpy.typing import NDArray
 from peakrl.errors import PeakError
 from peakrl.records import FileKind, Record
 
-Kind = Literal["exact", "sampled", "learned", "logged"]
+Kind = Literal["exact", "sampled", "learned", "logged", "grid"]
 KINDS: tuple[str, ...] = get_args(Kind)
 #: What a kind is called in the first line.
-SHOWN = {"exact": "exact for the given model", "sampled": "sampled", "learned": "learned", "logged": "from a log"}
+SHOWN = {
+    "exact": "exact for the given model", "sampled": "sampled", "learned": "learned", "logged": "from a log",
+    "grid": "proved on a grid",
+}  # fmt: skip
 #: What a policy is compared with, by `declared_safe`.
 BEST = {False: "best safe policy", True: "best policy that the declarations show to be safe"}
 #: The file of a certificate.
@@ -61,8 +64,8 @@ class Certificate:
 
     #: Whether the claim holds. With an epsilon: gap and violation are within it. Without: see `claim`.
     holds: bool
-    #: "exact" (computed on a model), "sampled" (fresh episodes), "learned" (by a learner that stops by itself) or
-    #: "logged" (from a log of transitions).
+    #: "exact" (computed on a model), "sampled" (fresh episodes), "learned" (by a learner that stops by itself),
+    #: "logged" (from a log of transitions) or "grid" (proved for the cells of a continuous problem).
     kind: Kind
     #: The requested accuracy; None if only bounds were requested.
     epsilon: float | None
@@ -104,7 +107,7 @@ class Certificate:
         """What it claims, in a sentence."""
         if self.epsilon is not None:
             return f"within {self.epsilon:g} of the {self.best}, and at most {self.epsilon:g} violated on average"
-        if self.kind == "exact":
+        if self.kind in ("exact", "grid"):
             return "no constraint is ever violated"
         if self.kind == "logged":
             return "the bounds below"

@@ -35,14 +35,17 @@ from peakrl.certificates.episodes import (
     policy_evidence,
 )
 from peakrl.certificates.rests_on import on_episodes, on_model
+from peakrl.certificates.verify_grid import check_grid
 from peakrl.checks import check_count, check_fraction, check_number, check_seed, reward_limits
 from peakrl.compile import as_model, is_problem
+from peakrl.continuous import ContinuousProblem
+from peakrl.continuous.files import description
 from peakrl.errors import PolicyError, SettingsError, UnknownStateError
 from peakrl.evaluation.bounds import lower_mean, upper_mean
 from peakrl.evaluation.environments import Unknown
 from peakrl.evaluation.exact import Evaluation, evaluate
 from peakrl.evaluation.simulation import most_kept
-from peakrl.planning import Solution, solve
+from peakrl.planning import GridPolicy, Solution, solve
 from peakrl.planning.backward import threads_for
 from peakrl.planning.solution import row_costs, row_rewards
 from peakrl.planning.stationary import Task, decisions, discounted
@@ -388,3 +391,36 @@ def certify_on_table(table: TabularModel, policy: Any, epsilon: float | None = N
     optimum = solve(table) if can_solve(table) else None
     how = "filled" if filled else "policy"
     return certificate_on_model(table, followed, evaluate(table, followed), optimum, epsilon, how)
+
+
+# Continuous problems --------------------------------------------------------------------------------------------------
+
+
+@certify.register
+def certify_on_grid(problem: ContinuousProblem, policy: Any) -> Certificate:
+    """Certify that a policy of `solve(problem, cells=..., discount=...)` never violates from any first state.
+
+    Parameters
+    ----------
+    problem
+        The problem, with a `start` that is a point or a box.
+    policy
+        The policy.
+
+    Returns
+    -------
+    Certificate
+        Of the kind "grid"; `verify(path, problem)` checks its file, which holds no code.
+    """
+    if not isinstance(policy, GridPolicy) or len(policy.best) > 1:
+        raise SettingsError("certify(problem, policy) takes the policy of solve(problem, cells=..., discount=...)")
+    plain = {"problem": description(problem), "cells": list(policy.grid.cells)}
+    evidence = Evidence(plain, {"choice": policy.best[0].astype(np.int32)})
+    found: dict[str, Any] = dict.fromkeys(("epsilon", "value_low", "value_high", "optimum_high", "gap"))
+    reason, rests_on = check_grid(problem, evidence.plain, evidence.arrays)
+    bound = None if reason else 0.0
+    return Certificate(
+        holds=reason is None, kind="grid", failure_probability=0.0, violation_high=bound,
+        violation_probability_high=bound, episodes=0, rests_on=rests_on, reason=reason,
+        subject=f"a policy on {policy.grid.size:,} cells of {problem.name!r}", evidence=evidence, **found,
+    )  # fmt: skip

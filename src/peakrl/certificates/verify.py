@@ -32,6 +32,7 @@ import numpy as np
 from peakrl.certificates import verify_endless, verify_learned
 from peakrl.certificates.certificate import Certificate
 from peakrl.certificates.rests_on import OPTIMUM, on_episodes, on_model
+from peakrl.certificates.verify_grid import check_grid
 from peakrl.errors import StorageError
 from peakrl.records import Field, Record, fields_of
 from peakrl.types import Floats
@@ -82,7 +83,7 @@ POLICY = {
 }
 
 
-def verify(path: str | Path) -> Certificate:
+def verify(path: str | Path, target: Any = None) -> Certificate:
     """Recompute a stored certificate from its evidence; return it with `holds`, and `reason` if it does not hold.
 
     Only the evidence is trusted. A damaged file, or one that is not a certificate, is a `StorageError`.
@@ -91,6 +92,8 @@ def verify(path: str | Path) -> Certificate:
     ----------
     path
         A file that `Certificate.save` wrote.
+    target
+        The continuous problem of a certificate of the kind "grid", whose dynamics no file can hold.
 
     Returns
     -------
@@ -108,6 +111,8 @@ def verify(path: str | Path) -> Certificate:
     """
     stored = Certificate.load(path)
     assert stored.evidence is not None  # a loaded certificate has evidence
+    if stored.kind == "grid":
+        return verified_on_grid(path, stored, target)
     try:
         with fields_of(path), np.errstate(all="ignore"):
             found, violates, apart, rests_on = CHECKS[stored.kind](
@@ -117,6 +122,20 @@ def verify(path: str | Path) -> Certificate:
         raise StorageError(f"{path} contains numbers that cannot be computed with: {error}") from error
     reason = differing(stored, found, apart) or judged(stored, violates, apart)
     return replace(stored, holds=reason is None, reason=reason, rests_on=(*rests_on, UNCHECKED[stored.kind]))
+
+
+def verified_on_grid(path: str | Path, stored: Certificate, problem: Any) -> Certificate:
+    """Return a certificate of a continuous problem with the result of its check."""
+    if problem is None:
+        raise StorageError(f"{path} is about a continuous problem, whose dynamics no file can hold: pass the problem")
+    assert stored.evidence is not None
+    with fields_of(path), np.errstate(all="ignore"):
+        reason, rests_on = check_grid(problem, stored.evidence.plain, stored.evidence.arrays)
+    if reason is None and (stored.violation_high != 0 or stored.violation_probability_high != 0):
+        reason = "the file does not say that nothing is violated"
+    if any(getattr(stored, name) is not None for name in (*VALUES, "epsilon")) or stored.failure_probability:
+        reason = "the file states numbers that do not follow from its evidence"
+    return replace(stored, holds=reason is None, reason=reason, rests_on=rests_on)
 
 
 def differing(stored: Certificate, found: dict[str, float | None], apart: float) -> str | None:
