@@ -41,7 +41,6 @@ PLAIN = (
     "epsilon",
     "noises",
     "states",
-    "actions",
     "reward_range",
 )
 SAID = ("failure_probability", "value_low", "optimum_high", "gap", "epsilon", "episodes")

@@ -263,8 +263,7 @@ def test_verify_refuses_altered_numbers(tmp_path):
         "max_violation",
         "returns_count",
         "row_start",
-        "distribution_of_row",
-    )
+    )  # not the distribution of an action whose upper value is not the largest: nothing rests on it
     accepted = []
     for _ in range(60):
         name = str(generator.choice(alterable))

@@ -261,6 +261,6 @@ def test_lower_values_of_states_that_share_a_distribution_are_numbered_by_distri
     rules = replace(adapt(env).rules, states=None)
     declared = OnEnvironment(GrowingSpace(rules, by_step=False), shared)
     own = OnEnvironment(GrowingSpace(rules, by_step=False), Assumptions(rewards=True))
-    slot_of_row, inverse = np.array([1, 1, 2, 2, 3, 3]), 3 * np.array([2.0, 12.0, 12.0])
-    assert np.exp(declared.lower_logs(slot_of_row, 4, 1))[1:] == pytest.approx(inverse)
-    assert np.exp(own.lower_logs(slot_of_row, 7, 1))[1:] == pytest.approx(inverse[[0, 0, 1, 1, 2, 2]])
+    slots, inverse = np.array([0, 1, 1, 2, 2, 3, 3]), np.array([2.0, 3 * 12, 3 * 12, 3 * 48])  # the first state first
+    assert np.exp(declared.bet_logs(range(4), slots[:4])) == pytest.approx(inverse)
+    assert np.exp(own.bet_logs(range(7), slots)) == pytest.approx(inverse[slots])

@@ -228,9 +228,7 @@ def old_samples_kept(learner):
         learner.tables.cell_before[:] = 0
 
     learner.freeze = keeping
-    learner.declared.lower_logs = lambda slot_of_row, distributions, ends: np.full(
-        distributions, -learner.share(LOWER / 3) - 0.7
-    )
+    learner.bet_logs = lambda: np.full(len(learner.tables.samples), -learner.share(LOWER / 3) - 0.7)
 
 
 def attempts_not_counted(learner):

@@ -95,7 +95,7 @@ def like_environment(model, met, seed, episodes):
     rounds, theirs = active.algorithm, env.algorithm
     shares, lower = rounds.tables.log_share, np.full(model.num_rows + 1, 50.0)
     shares[:] = 50.0
-    weights = theirs.declared.lower_logs(theirs.tables.slot_of_row, len(theirs.tables.samples), env.space.ends)
+    weights = theirs.bet_logs()
     for _, _, _, rows in pairs(model, env):
         for row, own in rows:
             distribution = theirs.tables.distribution_of_row[row]
@@ -103,7 +103,7 @@ def like_environment(model, met, seed, episodes):
     shares[0] = theirs.tables.log_share[0]
     rounds.store.set(complete=False, joint=True)
     rounds.facts = replace(rounds.facts, certain=False)
-    rounds.declared.lower_logs = lambda *sizes: lower
+    rounds.bet_logs = lambda: lower
     active.advance(episodes)
     return active
 

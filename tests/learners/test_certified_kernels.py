@@ -130,7 +130,7 @@ def test_lower_values_and_gaps_follow_from_the_samples_since_freezing(seed):
     t, low, seen = r.tables, r.lower_values_now(), naive_certified.Counted(learner)
     nodes = [(step, slot) for step in seen.steps for slot in seen.states(step)]
     rows = {(step, slot): int(t.candidate[slot, step * t.shift]) for step, slot in nodes}
-    share = r.share(0.2 / 3) + math.log(r.declared.lower_bets)
+    share = r.share(0.2 / 3) + math.log(r.declared.bets + 1)
     expected = naive_certified.lower_values(seen, rows, t.least, share)
     scale = 1e-8 * model.horizon * max(1.0, *map(abs, model.reward_range))
     gap, stopping, challenger = np.zeros_like(t.gap), np.zeros_like(low), np.zeros_like(t.challenger)
@@ -374,8 +374,9 @@ def test_every_bet_has_its_part_of_the_failure_probability():
         r = learn(model, settings, episodes=1, history="none", average=False)._trainer.algorithm
         joint = model.payoffs.stride > 0
         steps = (model.horizon if joint else model.horizon - 1) if model.stationary else 1
-        assert float(r.tables.log_share[0]) == pytest.approx(math.log((model.num_rows * steps + 1) / 0.06))
-        assert r.declared.lower_bets == max(1, model.num_slots * steps)
+        bets = min(model.num_slots, model.num_rows) * steps  # one for each state and step, one for the first state
+        assert float(r.tables.log_share[0]) == pytest.approx(math.log((bets + 1) / 0.06))
+        assert r.bet_logs() == pytest.approx(math.log(bets + 1))
 
 
 def test_shared_transitions_share_one_bet():
@@ -385,5 +386,5 @@ def test_shared_transitions_share_one_bet():
         assumptions=Assumptions(shared_transitions=True),
     )  # fmt: skip
     distributions = len(np.unique(model.layout.row_distribution))
-    share = math.log((distributions * 3 + 1) / (0.6 * 0.05))
+    share = math.log((min(distributions, model.num_slots) * 3 + 1) / (0.6 * 0.05))
     assert float(run._trainer.algorithm.tables.log_share[0]) == pytest.approx(share)

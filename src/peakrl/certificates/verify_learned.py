@@ -278,33 +278,20 @@ def arrange(d: SimpleNamespace) -> None:
         if d.logged:
             at.weight = d.weights.reshape(-1, d.rows)[h * d.stationary][at.rows]
             at.used = np.add.reduceat(at.weight, at.begin) > 0 if len(at.rows) else at.weight > 0
-    d.upper_share, d.lower_share = shares(d)
-    d.several_share = several_shares(d) if d.logged else d.lower_share
+    d.lower_share = bets(d)
+    d.upper_share = d.lower_share - math.log(0.6 * d.p)
 
 
-def shares(d: SimpleNamespace) -> tuple[Any, Any]:
-    """Return [distribution] log(1/d) of bets on upper values, and the log of the number of lower bets."""
+def bets(d: SimpleNamespace, several: bool = False) -> Any:
+    """[distribution]: log of the number of bets: one for each step and state (or action), one for the first state."""
     distributions, steps = len(d.cell_start), (d.horizon if d.joint else d.horizon - 1) if d.stationary else 1
-    if d.growing and d.states is None:  # weights that sum to 1, by the order of being met; the first state comes first
-        order, steps = np.append(np.arange(2, distributions + 1), 1), math.log(max(1, steps))
-        upper = weights(order) + np.where(order > 1, steps, 0.0)
-        own = np.repeat(np.arange(d.slots), np.diff(d.row_start)) - d.ends + 1  # states in the order of being met
-        lower = weights(np.arange(1, distributions) if d.shared else own)
-        return upper - math.log(0.6 * d.p), np.append(lower, 0.0) + steps
-    states = d.states * (1 if d.stationary else d.horizon) if d.growing else d.slots
-    pairs, steps = (states * d.actions, max(1, steps)) if d.growing else (distributions - 1, steps)
-    upper, lower = math.log(pairs * steps + 1) - math.log(0.6 * d.p), math.log(max(1, states * steps))
-    return np.full(distributions, upper), np.full(distributions, lower)
-
-
-def several_shares(d: SimpleNamespace) -> Any:
-    """Return [distribution] the log of the number of bets on the policy of a log, that on the first state included."""
-    distributions, steps = len(d.cell_start), (d.horizon if d.joint else d.horizon - 1) if d.stationary else 1
+    if not d.growing:
+        return np.full(distributions, math.log(min(d.slots, distributions - 1) * steps + 1))
     if d.states is not None:
-        each = d.actions if d.several else 1
-        return np.full(distributions, math.log(d.states * max(1, steps if d.stationary else d.horizon) * each + 1))
-    order = np.repeat(np.arange(d.slots), np.diff(d.row_start)) - d.ends + 1
-    order = np.arange(1, distributions) if d.shared or d.several else order
+        number = d.states * (max(1, steps) if d.stationary else d.horizon) * (d.actions if several else 1)
+        return np.full(distributions, math.log(number + 1))
+    order = np.repeat(np.arange(d.slots), np.diff(d.row_start)) - d.ends + 1  # in the order of being met
+    order = np.arange(1, distributions) if d.shared or several else order
     return np.append(weights(order + 1) + math.log(max(1, steps)), math.log(2.0))
 
 
@@ -419,7 +406,7 @@ def pursued(d: SimpleNamespace, least: float, most: float, sign: float) -> float
     """Return the lower bound of the mean of what the policy earns, times `sign`; minus the chance to violate for 0."""
     counts, chance, first = d.cell_count - d.then_before, sign == 0, np.array([d.rows])
     counts = d.cell_count if d.deterministic else counts
-    share = d.several_share + math.log((1 if chance or not d.given else 2) / (0.2 * d.p))
+    share = bets(d, d.several) + math.log((1 if chance or not d.given else 2) / (0.2 * d.p))
     failed = (d.max_violation[d.group_of_row] > 0) | (d.certain & (d.tested[d.group_of_row] == 0))
     own = np.where(d.known == 1, sign * d.reward, least) if not chance else np.zeros(d.rows)
     after, floor, rest = np.zeros(d.slots + 1), 0.0, 0.0

@@ -126,7 +126,8 @@ def lower_entry(
         fixed = not (certain and t.complete)
         under = -1.0 if fixed else floor
         return least_following(t, distribution, step, row, low, NOT_JOINT, certain, unmet, under, fixed, share)
-    own = 0.0 if t.joint else (t.reward[row] if t.known[row] else t.least)
+    own: float = t.reward[row] if t.known[row] else t.least
+    own = 0.0 if t.joint else own
     under, fixed = (t.least if t.joint else 0.0) + (floor if t.complete else unmet), not t.complete
     return own + least_following(t, distribution, step, row, low, t.joint, not t.joint, unmet, under, fixed, share)
 
@@ -227,9 +228,8 @@ class PessimisticLearner(CertifiedLearner):
 
     def log_shares(self, part: float) -> Floats:
         """[distribution]: log(1/d) of a bet, for this part of p."""
-        t, weights = self.tables, self.policy_weights()
-        logs = self.declared.bet_logs(t.slot_of_row, len(t.samples), self.space.ends, several=is_random(weights))
-        return logs - math.log(part * self.failure_probability)
+        several = is_random(self.policy_weights())
+        return self.bet_logs(several) - math.log(part * self.failure_probability)
 
     def mean_low(self, tables: Tables, part: float, *, chance: bool = False) -> float:
         """Return the lower bound of the mean value of the policy, or of minus the chance of a violation."""

@@ -1,16 +1,17 @@
 """Declarations as the certified learner uses them: checked on models, trusted for environments.
 
-How many bounds share p_U, one for each distribution and step and one for the first state:
+How many bounds share p_U, one for each state and step and one for the first state: the optimum is bounded if the upper
+value of one best action of each state is valid, whichever it is; so is the value of a policy by the lower values of its
+actions.
 
-    model          (number of distributions) (H-1) + 1, or pairs instead of distributions if dynamics are declared
-    environment    S A (H-1) + 1 if there are at most S states and A actions; otherwise the i-th distribution in the
-                   order of first visits has the weight omega_i (`bounds`), that of the first state being the first
+    model          min(states, distributions) (H-1) + 1, or states (H-1) + 1 if dynamics are declared
+    environment    S (H-1) + 1 if there are at most S states; otherwise the i-th state in the order of first visits has
+                   the weight omega_(i+1) (`bounds`), the first state of an episode omega_1
 
-H instead of H-1 if rewards depend on the outcome, and 1 instead of H-1 if every distribution belongs to one step. The
-lower values share their part in the same way, by states; in the order of first visits by distributions if pairs share
-them, since the samples of one may begin before a state is discovered. If s' = g(s, a, noise) is declared, all noises so
-far count for every pair, also for one discovered later: its bound is one of a number that is fixed from the start, so S
-must be known.
+H instead of H-1 if rewards depend on the outcome, and 1 instead of H-1 if every distribution belongs to one step. If
+pairs share distributions, these are numbered in the order of first visits instead of states, since the samples of one
+may begin before a state is discovered. If s' = g(s, a, noise) is declared, all noises so far count for every pair, also
+for one discovered later: its bound is one of a number that is fixed from the start, so S must be known.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from peakrl.learners.assumptions import (
     make_groups,
     pair_label,
 )
-from peakrl.learners.certified.bounds import UPPER, log_weight
+from peakrl.learners.certified.bounds import log_weight
 from peakrl.learners.space import GrowingSpace, ModelSpace, Space
 from peakrl.types import Floats, Ints, Longs
 
@@ -79,9 +80,8 @@ class Declared(ABC):
     """Declarations about the rows of a space, and how many bounds share the failure probability."""
 
     facts: Facts
-    #: Number of bounds that share p_U, without the one on the first state, and of lower values; None: weights.
-    upper_bets: int | None
-    lower_bets: int | None
+    #: Number of bounds that share a part of p, without the one on the first state; None: weights.
+    bets: int | None
     #: Number of steps with bounds of their own, for weights.
     steps: int = 1
     #: May pairs share a distribution?
@@ -97,37 +97,17 @@ class Declared(ABC):
     def lead(self, noise_next: Ints, first: int) -> None:
         """Set [row, noise] the next slots of the noises from, and to, the slots from `first` on."""
 
-    def upper_logs(self, distributions: Longs, failure_probability: float) -> Floats:
-        """Return log(1/d) of the upper bounds on distributions."""
-        whole = UPPER * failure_probability
-        if self.upper_bets is None:
-            return (
-                math.log(1 / whole)
-                + log_weight(distributions + 1)
-                + np.where(distributions > 0, math.log(self.steps), 0.0)
-            )
-        bets = self.upper_bets + 1
-        # Two formulas that may differ in the last digit.
-        share = math.log(1 / whole) + math.log(bets) if self.facts.growing else math.log(bets / whole)
-        return np.full(len(distributions), share)
+    def bet_logs(self, distributions: Longs | range, slots: Longs | Ints, several: bool = False) -> Floats:
+        """[distribution]: log of the number of bets that share d, or of the inverse weight.
 
-    def bet_logs(self, slot_of_row: Ints, distributions: int, ends: int, *, several: bool) -> Floats:
-        """[distribution]: log of the number of bets that share d, or of the inverse weight, the first state's included.
-
-        A bet is needed for each step and state or, if a policy takes `several` of its actions, for each of these.
+        `slots` has a slot of each, counted from 1, and 0 for the first state. A bet is needed for each step and state:
+        on one best action, or on the action of a policy; on all of them if a policy takes `several`.
         """
-        if self.lower_bets is not None:
+        if self.bets is not None:
             each = self.facts.actions or 1 if several else 1
-            return np.full(distributions, math.log(self.lower_bets * each + 1))
-        order = np.arange(distributions) if self.shared or several else np.append(0, slot_of_row - ends + 1)
+            return np.full(len(distributions), math.log(self.bets * each + 1))
+        order = np.asarray(distributions if self.shared or several else slots)
         return log_weight(order + 1) + np.where(order > 0, math.log(self.steps), 0.0)
-
-    def lower_logs(self, slot_of_row: Ints, distributions: int, ends: int) -> Floats:
-        """[distribution]: log of the number of lower bounds that share d, or of the inverse weight."""
-        if self.lower_bets is not None:
-            return np.full(distributions, math.log(self.lower_bets))
-        order = np.arange(distributions) if self.shared else np.append(0, slot_of_row - ends + 1)
-        return log_weight(np.maximum(order, 1)) + math.log(self.steps)
 
 
 def pairs(space: Space, first: int) -> Iterator[tuple[int, Any, Any]]:
@@ -225,10 +205,10 @@ class OnEnvironment(Declared):
         #: By (step, state): the (row, noise) that lead to it, if it was not visited.
         self._unmet: dict[tuple[int, Hashable], list[tuple[int, int]]] = {}
         self.steps = max(1, space.horizon if facts.joint else space.horizon - 1) if space.shared else 1
-        self.upper_bets, self.lower_bets, self.shared = None, None, callable(assumptions.shared_transitions)
+        self.bets, self.shared = None, callable(assumptions.shared_transitions)
         if facts.states is not None and facts.actions is not None:
             steps = self.steps if space.shared else space.horizon
-            self.upper_bets, self.lower_bets = facts.states * facts.actions * steps, facts.states * steps
+            self.bets = facts.states * steps
 
     def rows(self, first: int) -> tuple[Longs, Longs, Floats | None]:
         """Return distribution, group and declared reward (None: not declared) of the rows from `first` on."""
@@ -315,10 +295,10 @@ class OnModel(Declared):
         np.maximum.at(sizes, distributions, np.diff(model.layout.outcome_start)[model.layout.row_distribution])
         self.cells = (noises or int(sizes.sum())) + model.num_slots
         self._distributions = np.full(model.num_rows, NOISE) if noises else distributions + 1
-        bets, steps = model.num_rows if noises else len(sizes), 1
+        steps = 1
         if model.stationary:
             steps = model.horizon if self.facts.joint else model.horizon - 1
-        self.upper_bets, self.lower_bets = bets * steps, max(1, model.num_slots * steps)
+        self.bets = (model.num_slots if noises else min(model.num_slots, len(sizes))) * steps
 
     def rows(self, first: int) -> tuple[Longs, Longs, Floats | None]:
         """Return distribution, group and declared reward (None: not declared) of all rows."""

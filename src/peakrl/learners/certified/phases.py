@@ -523,6 +523,10 @@ class Rounds(GrowingTables):
     def lower_values_now(self) -> Floats:
         """[slot, column]: lower bound of the candidate's value, from samples since it was frozen."""
         t, low = self.tables, np.zeros_like(self.tables.value)
-        logs = self.declared.lower_logs(t.slot_of_row, len(t.samples), self.space.ends)
-        lower_values(t, t.candidate, self.share(LOWER / 3) + logs, low)
+        lower_values(t, t.candidate, self.share(LOWER / 3) + self.bet_logs(), low)
         return low
+
+    def bet_logs(self, several: bool = False) -> Floats:
+        """[distribution]: log of the number of bets that share d (`Declared.bet_logs`)."""
+        slots = np.append(0, self.tables.slot_of_row - self.space.ends + 1)
+        return self.declared.bet_logs(range(len(self.tables.samples)), slots, several)

@@ -24,6 +24,7 @@ after the candidate was frozen
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
@@ -32,6 +33,7 @@ import numpy as np
 
 from peakrl.learners.assumptions import Forbidden
 from peakrl.learners.base import TabularAlgorithm, Task
+from peakrl.learners.certified.bounds import UPPER
 from peakrl.learners.certified.declared import NOISE, UNMET, Declared
 from peakrl.learners.episode import Log
 from peakrl.learners.infeasibility import DECLARED, NO_WITNESS, VIOLATES
@@ -248,8 +250,8 @@ class GrowingTables(TabularAlgorithm[Tables]):
         t.distribution_of_row[rows], t.group_of_row[rows] = distributions, groups
         if rewards is not None:
             t.known[rows], t.reward[rows] = 1, rewards
-        numbers = np.append(distributions, FIRST)
-        t.log_share[numbers] = self.declared.upper_logs(numbers, self.failure_probability)
+        numbers, slots = np.append(distributions, FIRST), np.append(space.slot_of_row[rows] - space.ends + 1, 0)
+        t.log_share[numbers] = self.declared.bet_logs(numbers, slots) - math.log(UPPER * self.failure_probability)
         for slots in self._alike(first):
             self._add(slots)
         if self.facts.noises:
