@@ -110,7 +110,9 @@ class Certificate:
         if self.kind in ("exact", "grid"):
             return "no constraint is ever violated"
         if self.kind == "logged":
-            return "the bounds below"
+            often = f"violates with probability at most {number(self.violation_probability_high or 0.0)}"
+            never = "never violates" if self.violation_high == 0 else often
+            return f"the policy earns at least {number(self.value_low or 0.0)} on average and {never}"
         return "the bounds below, and no violation among the episodes"
 
     def as_dict(self) -> dict[str, Any]:

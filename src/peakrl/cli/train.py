@@ -51,7 +51,8 @@ def train(
     Parameters
     ----------
     file : FILE
-        A problem file (see `peakrl init`) or a built-in problem (see `peakrl solve`).
+        A problem file (see `peakrl init`), a built-in problem (see `peakrl solve`), or a log, NAME.csv, that NAME.toml
+        describes.
     episodes
         Total number of episodes; default: that of the file or of the resumed run.
     seed
@@ -116,8 +117,17 @@ def learned(
 ) -> LearningRun:
     """Learn the problem of a file."""
     from peakrl.training.learn import learn
+    from peakrl.training.log_spec import LogSpec
 
     own = described.run
+    if isinstance(described.spec, LogSpec):
+        run = learn(
+            target.subject, described.settings, assumptions=described.assumptions, episodes=episodes,
+            seed=own.seed if seed is None else seed, history=own.history,
+        )  # fmt: skip
+        if asked["checkpoint"] is not None:
+            run.save(asked["checkpoint"])
+        return run
     if asked["checkpoint"] is not None:
         asked["checkpoint_every"] = asked["checkpoint_every"] or own.checkpoint_every
     return learn(
@@ -193,6 +203,7 @@ def report(run: LearningRun, target: LearningTarget | None, seconds: float) -> d
     analysis = RunAnalysis.of(run, table=None if target is None else target.table)
     return {
         "problem": run.model.name,
+        "untried": None if target is None else untried(target.subject),
         "environment": analysis.on_environment,
         "states": run.model.num_states,
         "pairs": run.model.num_pairs,
@@ -213,6 +224,13 @@ def report(run: LearningRun, target: LearningTarget | None, seconds: float) -> d
     }
 
 
+def untried(subject: Any) -> list[list[Any]] | None:
+    """Return the pairs of state and action that a log has never tried; None if it is no log."""
+    from peakrl.training.logs import Logs
+
+    return [list(pair) for pair in subject.untried] if isinstance(subject, Logs) else None
+
+
 def show(answer: dict[str, Any], certificates: Sequence[Certificate], file: Path | None, trust: Trust) -> None:
     """Print the results of a run."""
     visited = "visited " if answer["environment"] else ""
@@ -223,6 +241,8 @@ def show(answer: dict[str, Any], certificates: Sequence[Certificate], file: Path
     elif answer["episodes_before"]:
         say(f"Resumed from episode {answer['episodes_before']:,}.")
     show_metrics(answer)
+    if answer["untried"]:
+        say(f"pairs never tried: {len(answer['untried']):,} (all with --json)")
     last = answer["last_violation_episode"]
     say(f"violating episodes: {answer['violating_episodes']:,}" + (f" (last: {last:,})" if last else ""))
     if answer["history"] == "sampled":
@@ -244,7 +264,8 @@ def show(answer: dict[str, Any], certificates: Sequence[Certificate], file: Path
         if answer["environment"]:
             trusted = ["--trust"] if trust is True else [f"--package={name}" for name in trust or ()]
             judge = ["certify", str(file), "--policy", path, *trusted]
-        commands = (f"`{shlex.join(['peakrl', *words])}`" for words in (["report", path], judge))
+        further = [["report", path]] if answer["untried"] is not None else [["report", path], judge]
+        commands = (f"`{shlex.join(['peakrl', *words])}`" for words in further)
         say(f"saved to {path}; next: {', '.join(commands)}")
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -36,6 +36,8 @@ from peakrl.specs.user_code import having_imported, is_name, load_named, running
 from peakrl.tabular import TabularModel
 
 KIND = "gymnasium"
+#: Further kinds of targets that are no problems: what makes them from a table.
+TARGETS: dict[str, Callable[[Mapping[str, Any]], EnvironmentSpec]] = {}
 #: Arguments of `ConstrainedEnv`, beside the constraint function.
 DECLARED = ("horizon", "reward_range", "constraint_bounds", "constraint_tolerances", "constraint_names")
 PARAMETERS = ("id", "arguments", "constraint", *DECLARED, "states")
@@ -62,6 +64,8 @@ class EnvironmentSpec:
 
     parameters: Mapping[str, Any]
     kind: ClassVar[str] = KIND
+    #: The learner of a file that names none; None: the usual one.
+    learner: ClassVar[str | None] = None
 
     def __post_init__(self) -> None:
         given = as_plain(self.parameters, "")
@@ -89,11 +93,11 @@ class EnvironmentSpec:
 
     def as_dict(self) -> dict[str, Any]:
         """Return {"kind": ..., parameters}, for `from_dict`."""
-        return {"kind": KIND, **self.parameters}
+        return {"kind": self.kind, **self.parameters}
 
     def with_parameters(self, changes: Mapping[str, Any]) -> EnvironmentSpec:
         """Return the environment with changed parameters."""
-        return EnvironmentSpec({**self.parameters, **changes})
+        return type(self)({**self.parameters, **changes})
 
     def code(self, where: str) -> list[tuple[str, Any]]:
         """Return the code that it runs, each with its key; `where` is the key of its table in the file."""
@@ -190,8 +194,10 @@ def described_target(values: Any) -> ProblemSpec | EnvironmentSpec:
     kind = values.get("kind") if isinstance(values, Mapping) else None
     if kind == KIND:
         return EnvironmentSpec.from_dict(values)
+    if kind in TARGETS:
+        return TARGETS[kind](values)
     if isinstance(kind, str) and ":" not in kind and kind not in kinds():
-        raise ProblemError(f"kind is {kind!r}; it must be one of {', '.join((*kinds(), KIND))}")
+        raise ProblemError(f"kind is {kind!r}; it must be one of {', '.join((*kinds(), KIND, *TARGETS))}")
     return ProblemSpec.from_dict(values)
 
 

@@ -252,6 +252,8 @@ def kept(analysis: RunAnalysis) -> Fact:
 
 def proved(certificate: Certificate) -> Fact:
     """Return what the learner's own certificate proves."""
+    if certificate.kind == "logged" and certificate.violation_high != 0:
+        return Fact(SAFE, f"Not proved. Violation: {certificate.safety}.")
     if certificate.holds:
         return Fact(SAFE, f"Yes, proved from observations alone: {certificate.claim}.", (), "good")
     return Fact(SAFE, f"Not proved: {certificate.reason}.", (f"Violation: {certificate.safety}.",))
@@ -270,7 +272,7 @@ def worth(analysis: RunAnalysis, certificate: Certificate) -> Fact:
     """Return the value and its gap to the best policy that never violates."""
     best, gap = certificate.optimum_high, certificate.gap
     value = f"{between(certificate.value_low, certificate.value_high)} per episode"
-    exact = certificate.kind != "learned"
+    exact = certificate.kind not in ("learned", "logged")
     if exact and analysis.feasible is False:
         text = "no policy satisfies every constraint, so there is no safe policy to compare with"
         return Fact(VALUE, f"{value}; {text}.")

@@ -175,6 +175,8 @@ def problem_choices(given: Mapping[str, Any], where: str, base: Path) -> Iterato
     for suffix, parameters in combinations(given, ("kind", "name", "follow_seed"), where):
         with refused(), located(where):
             spec = described_target({"kind": kind, **parameters})
+        if spec.kind == "logs":
+            raise SweepError(f"{where}: a log has its own episodes and certifies one run of it: use `peakrl train`")
         if follow and isinstance(spec, EnvironmentSpec):
             raise SweepError(f"{where}.follow_seed: environments are always reset with seeds of the run")
 

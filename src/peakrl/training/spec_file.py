@@ -1,6 +1,6 @@
 """Problem files: a problem, a learner's settings and a run in one TOML or JSON file.
 
-    [problem]                        # kind: one that `peakrl.specs.registry` lists, or "gymnasium"
+    [problem]                        # kind: one that `peakrl.specs.registry` lists, or "gymnasium", "logs"
     kind = "energy_harvesting"
     peak_power = 8
 
@@ -33,6 +33,7 @@ from peakrl.specs.registry import unknown_key
 from peakrl.specs.spec import ProblemSpec, described, located, naming
 from peakrl.specs.user_code import Trust, permit
 from peakrl.tabular import TabularModel
+from peakrl.training.log_spec import described_log
 
 
 class Section(BaseModel):
@@ -140,7 +141,7 @@ def read_problem_file(path: str | Path, *, trust: Trust = False) -> ProblemFile:
 
     A file that names code is refused unless `trust` allows it (`peakrl.specs.user_code`).
     """
-    path = Path(path)
+    path = described_log(Path(path))
     values: Any = described(path)
     if isinstance(values, dict) and isinstance(values.get("problems"), list) and "problem" not in values:
         raise ProblemError(f"{path} describes a sweep, many runs of many problems: `peakrl sweep {path}` makes them")
@@ -149,7 +150,8 @@ def read_problem_file(path: str | Path, *, trust: Trust = False) -> ProblemFile:
         with located("problem"):
             spec = described_target(sections.problem)
         permit(path, [*spec.code("problem"), ("settings.learner", sections.settings.get("learner"))], trust)
-        settings = learner_settings(sections.settings, "settings", path.parent)
+        usual = {} if isinstance(spec, ProblemSpec) or spec.learner is None else {"learner": spec.learner}
+        settings = learner_settings(usual | sections.settings, "settings", path.parent)
         with wording("assumptions"):
             assumptions = Assumptions(**sections.assumptions)
         return ProblemFile(path, spec, settings, assumptions, sections.run)
