@@ -153,6 +153,27 @@ def test_with_a_declared_support_no_violation_is_certain():
     assert learn(logs).certificate.violation_high > 0
 
 
+def test_a_listed_state_that_the_log_does_not_show_is_bounded_by_the_others(tmp_path):
+    columns = record(HARVESTING, 400, np.random.default_rng(7), idle_weights())
+    declared = Assumptions(**DECLARED["known"] | {"states": None})
+    bounds = {}
+    for listed in ((), tuple(range(16))):
+        certificate = learn(logs_of(HARVESTING, columns, states=listed), assumptions=declared).certificate
+        bounds[bool(listed)] = certificate
+        certificate.save(tmp_path / "log.certificate")
+        assert verify(tmp_path / "log.certificate").holds
+        assert certificate.optimum_high >= solve(HARVESTING).value
+    assert bounds[True].violation_high == 0 < bounds[False].violation_high
+    assert bounds[True].optimum_high < bounds[False].optimum_high
+
+
+def idle_weights():
+    """[entry]: a logger that does nothing, so that most states never occur."""
+    weights = np.zeros(HARVESTING.num_entries)
+    weights.reshape(-1, HARVESTING.num_rows)[:, HARVESTING.row_start[:-1]] = 1.0
+    return weights
+
+
 def test_a_violation_in_the_log_counts_and_is_avoided():
     table = {
         "episode": range(40),
@@ -257,6 +278,7 @@ REFUSED = {
     "row 3: the episode stops here": (changed(over=[False, True, False, False]), {"terminated": "over", "horizon": 3}),
     "no column 'x'; it has 'episode'": (TABLE, {"state": "x"}),
     "next_state must name a column": (TABLE, {"episode": None}),
+    "row 0: 1 is not one of the 1 states=": (TABLE, {"states": [0]}),
 }
 
 

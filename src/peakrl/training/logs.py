@@ -83,6 +83,8 @@ class Logs:
     shown: bool
     #: Observed first states beside those of the rows.
     first_states: Longs
+    #: Number of states that were listed as all there are; 0: not known.
+    listed: int
 
     @classmethod
     def from_frame(
@@ -101,6 +103,7 @@ class Logs:
         constraints: Names = (),
         constraint_bounds: Sequence[float] = (),
         actions: Sequence[Any] | Callable[[Any], Sequence[Any]] | None = None,
+        states: Sequence[Any] = (),
         first_states: Sequence[Any] = (),
         name: str = "log",
     ) -> Logs:
@@ -133,6 +136,8 @@ class Logs:
         actions
             All actions, or a function that returns those of a state. By default every state offers the actions of the
             log, which its certificates then rest on.
+        states
+            All states, if they are known; otherwise what is not in the log may be worth anything.
         first_states
             Independent first states of episodes, if rows are single transitions without steps.
         name
@@ -142,7 +147,8 @@ class Logs:
         constraints = (constraints,) if isinstance(constraints, str) else tuple(constraints)
         check_range(reward_range, "reward_range", error=SettingsError)
         bounds = check_bounds(list(constraint_bounds), "constraint_bounds", len(constraints), error=SettingsError)
-        numbers: dict[Hashable, int] = {}
+        numbers: dict[Hashable, int] = {label_of(one): number for number, one in enumerate(states)}
+        listed = len(numbers)
         rows = table.codes(state, numbers)
         rules = Rules(
             name=name,
@@ -152,7 +158,7 @@ class Logs:
             reward_range=(float(reward_range[0]), float(reward_range[1])),
             constraints=ConstraintReader(None, bounds),
             constraint_names=constraints,
-            states=None,
+            states=listed or None,
             stationary=False,
             observes_states=True,
         )
@@ -184,6 +190,9 @@ class Logs:
                 "next_state="
             )
         firsts = np.array([numbers.setdefault(label_of(one), len(numbers)) for one in first_states], np.int64)
+        if listed and len(numbers) > listed:
+            row = int(np.argmax(np.maximum(rows, following) >= listed))
+            raise TargetError(f"row {row}: {list(numbers)[listed]!r} is not one of the {listed:,} states=")
         labels = list(taken)
         if offers is not None:
             known = {label_of(one): None for label in numbers for one in offers(label)}
@@ -195,7 +204,7 @@ class Logs:
             rules=rules, states=tuple(numbers), episode=owner, step=at, state=rows, action=chosen, following=following,
             reward=table.floats(reward), constraints=values, begins=begins, episodes=int(owner.max(initial=-1)) + 1,
             offers=offers, inferred=actions is None, stepped=episode is not None or step is not None,
-            shown=next_state is not None, first_states=firsts,
+            shown=next_state is not None, first_states=firsts, listed=listed,
         )  # fmt: skip
         logs._check()
         return logs
@@ -567,6 +576,11 @@ def replay(trainer: Trainer, logs: Logs, *, given: bool = False) -> PessimisticL
     assert isinstance(learner, PessimisticLearner)
     half = 0 if given else logs.half
     learner.log = LogFacts(int(given), len(logs.rules.actions) * logs.inferred)
+    for number in range(logs.listed):
+        for step in range(1 if space.shared else space.horizon):
+            space.add(step, Observed(logs.states[number], logs.offer(number)))
+    if logs.listed:
+        trainer.grow(space.ends)
     for part in (slice(0, half), slice(half, len(logs))):
         if part.start == half:
             learner.choose()
