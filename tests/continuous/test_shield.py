@@ -11,7 +11,7 @@ from gymnasium.wrappers import TimeLimit, TransformObservation
 import peakrl
 from helpers.continuous_systems import SYSTEMS, pendulum, points_of, room
 from peakrl.errors import PeakError, PolicyError, SettingsError, TargetError
-from peakrl.problems.continuous_systems import ANGLE, cartpole_step
+from peakrl.problems.continuous_systems import ANGLE, cartpole, cartpole_step
 
 
 class Watched(gymnasium.Wrapper):
@@ -204,3 +204,10 @@ def test_no_pole_falls_behind_the_shield_of_the_pole_alone():
     shielded = scores(peakrl.shield(cart, safe, state_of=lambda observation, step: cart.unwrapped.state[2:]), 10)
     assert all(upright for _, upright in shielded)
     assert np.mean(shielded, axis=0)[0] > 2 * np.mean(alone, axis=0)[0]
+
+
+@pytest.mark.slow
+def test_a_random_agent_scores_500_in_every_episode_of_cartpole():
+    cart, safe = gymnasium.make("CartPole-v1"), peakrl.safe_set(cartpole(block=5), cells=(48, 40, 42, 40))
+    env = peakrl.shield(cart, safe, state_of=lambda observation, step: cart.unwrapped.state)
+    assert {total for total, _ in scores(env, 100)} == {500.0}
