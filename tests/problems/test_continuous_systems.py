@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import gymnasium
 import numpy as np
 import pytest
@@ -25,6 +28,11 @@ def test_the_heater_of_the_room_must_be_on_and_off_where_arithmetic_says():
     assert safe.actions([19.99]) == [1]
     assert safe.actions([20.01]) == [0, 1]
     assert safe.actions([22.79]) == [0]
+
+
+def test_the_module_can_be_the_first_import_of_a_process():
+    code = "from peakrl.problems.continuous_systems import cartpole; cartpole()"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from peakrl.checks import check_count, check_number
-from peakrl.continuous import ContinuousProblem
 from peakrl.errors import ProblemError
+
+if TYPE_CHECKING:
+    from peakrl.continuous import ContinuousProblem
 
 __all__ = ["cartpole", "continuous_harvesting", "room_temperature"]
 
@@ -46,6 +48,8 @@ def room_temperature(
     >>> peakrl.safe_set(peakrl.problems.room_temperature(), cells=600).actions([18.5])
     [1]
     """
+    from peakrl.continuous import ContinuousProblem  # imports Gymnasium, which imports this module
+
     check_number(heater, "heater", above=0.0, error=ProblemError)
 
     def step(x: Sequence[Any], a: Any, w: Sequence[Any]) -> list[Any]:
@@ -88,6 +92,8 @@ def cartpole(*, block: int = 5, speed: float = 2.0, spin: float = 2.0) -> Contin
     >>> peakrl.problems.cartpole()
     <ContinuousProblem 'CartPole': position, speed, angle, spin; 2 actions>
     """
+    from peakrl.continuous import ContinuousProblem  # imports Gymnasium, which imports this module
+
     limits = {"position": POSITION, "speed": speed, "angle": ANGLE, "spin": spin}
     return ContinuousProblem(
         cartpole_step, box={name: (-limit, limit) for name, limit in limits.items()}, actions=[0, 1], block=block,
@@ -121,6 +127,8 @@ def continuous_harvesting(
     >>> peakrl.safe_set(peakrl.problems.continuous_harvesting(), cells=200).share
     1.0
     """
+    from peakrl.continuous import ContinuousProblem  # imports Gymnasium, which imports this module
+
     check_number(battery, "battery", above=0.0, error=ProblemError)
     powers = np.linspace(0.0, check_number(peak_power, "peak_power", least=0.0, error=ProblemError), levels).tolist()
     edges = np.linspace(0.0, harvest, check_count(parts, "parts", error=ProblemError) + 1)
