@@ -18,6 +18,16 @@ def test_the_list_is_sorted_and_every_name_has_a_home():
     assert dir(peakrl) == sorted([*peakrl.__all__, "__version__"])
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(peakrl._HOMES))
+def test_every_public_name_may_be_the_first_that_is_used(name):
+    subprocess.run([sys.executable, "-c", f"import peakrl; peakrl.{name}"], check=True)
+
+
+def test_shield_may_be_the_first_name_that_is_used():  # it imports Gymnasium, when environments are registered
+    subprocess.run([sys.executable, "-c", "import peakrl; peakrl.shield"], check=True)
+
+
 def test_a_public_name_is_what_its_module_defines():
     for name in peakrl._HOMES:
         assert getattr(peakrl, name) is getattr(importlib.import_module(peakrl._HOMES[name]), name), name

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from peakrl import compile_model, solve
 from peakrl.cli import app
 from peakrl.cli.init import template_files
-from peakrl.gym.registration import register_environments
+from peakrl.gym.registration import ENVIRONMENTS, register_environments
 from peakrl.specs import registry
 from peakrl.sweeps.grid import read_plan
 from peakrl.sweeps.learning import compiled_problem
@@ -35,7 +35,7 @@ class Toy(Problem):
         return [Outcome(1.0, "s", 1.0)]
 
 @problem(
-    "toy", env="Toy-v0", commands={"toy-3": {"steps": 3}}, parts=("place",),
+    "toy", commands={"toy-3": {"steps": 3}}, parts=("place",),
     template="toy", example={"steps": 4}, episodes=10,
 )
 def toy(steps=2):
@@ -62,7 +62,7 @@ def toy(tmp_path, monkeypatch):
     gymnasium.registry.pop("peakrl/Toy-v0", None)
 
 
-def test_a_new_problem_is_known_to_the_command_line_files_templates_sweeps_and_gymnasium(toy):
+def test_a_new_problem_is_known_to_the_command_line_files_templates_sweeps_and_gymnasium(toy, monkeypatch):
     assert solve(compile_model(read_problem_file("toy-3").build())).value == 3.0
     result = CliRunner().invoke(app, ["solve", "toy-3", "--steps", "5"])
     assert "value: 5.0" in result.stdout
@@ -75,10 +75,18 @@ def test_a_new_problem_is_known_to_the_command_line_files_templates_sweeps_and_g
     entry = {"kind": "toy", "grid": {"steps": [1, 2]}}
     plan = read_plan({"seeds": 1, "episodes": 1, "settings": [{"learner": "SafeQ"}], "problems": [entry]})
     assert [compiled_problem(choice.config, 0).horizon for choice in plan.problems] == [1, 2]
+    monkeypatch.setitem(ENVIRONMENTS, "Toy-v0", "toy")
     register_environments()
     env = gymnasium.make("peakrl/Toy-v0", steps=6, disable_env_checker=True)
     assert env.unwrapped.model.horizon == 6
     assert env.unwrapped.model.spec == {"kind": "toy", "steps": 6}
+
+
+def test_every_built_in_problem_that_needs_no_file_is_an_environment():
+    kinds = {kind: name for name, kind in ENVIRONMENTS.items() if kind is not None}
+    assert set(registry.kinds()) - set(kinds) <= {"gymnasium", "python", "tables", "umb"}
+    assert set(kinds) <= set(registry.kinds())
+    assert all(name == kind.title().replace("_", "") + "-v0" for kind, name in kinds.items())
 
 
 def test_a_new_problem_names_the_parts_of_its_states(toy):

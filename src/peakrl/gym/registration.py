@@ -13,18 +13,29 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+#: {environment: its kind of problem}: a list, since problems cannot be imported while Gymnasium is.
+ENVIRONMENTS: dict[str, str | None] = {
+    "BatteryRobot-v0": "battery_robot",
+    "EnergyHarvesting-v0": "energy_harvesting",
+    "FadingChannel-v0": "fading_channel",
+    "FlowShop-v0": "flow_shop",
+    "MachineScheduling-v0": "machine_scheduling",
+    "Problem-v0": None,
+    "SchedulingExample-v0": "scheduling_example",
+    "SolarTransmitter-v0": "solar_transmitter",
+    "Thermostat-v0": "thermostat",
+    "VehicleCharging-v0": "vehicle_charging",
+}
+
 
 def register_environments() -> None:
     """Register the environments of peakrl; idempotent."""
     import gymnasium
 
-    from peakrl.specs.registry import kinds
-
-    wanted = {kind.env: {"kind": kind.name} for kind in kinds().values() if kind.env is not None} | {"Problem-v0": {}}
-    for name, arguments in wanted.items():
+    for name, kind in ENVIRONMENTS.items():
         if f"peakrl/{name}" not in gymnasium.registry:
-            entry = f"peakrl.gym.export:{'make_built_in' if arguments else 'make_environment'}"
-            gymnasium.register(f"peakrl/{name}", entry, kwargs=arguments)
+            entry = f"peakrl.gym.export:{'make_environment' if kind is None else 'make_built_in'}"
+            gymnasium.register(f"peakrl/{name}", entry, kwargs={} if kind is None else {"kind": kind})
 
 
 def register_with_gymnasium() -> None:

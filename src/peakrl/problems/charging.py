@@ -107,7 +107,6 @@ class VehicleCharging(Problem):
 
 @problem(
     "vehicle_charging",
-    env="VehicleCharging-v0",
     template="charging",
     parts=("household", "needed by car 1", "needed by car 2"),
 )

@@ -2,7 +2,7 @@
 
 A function that creates a problem is registered by a decorator; its parameters are those of the kind:
 
-    @problem("thermostat", env="Thermostat-v0", template="thermostat", parts=("half degrees", "weather"))
+    @problem("thermostat", template="thermostat", parts=("half degrees", "weather"))
     def thermostat(*, horizon: int = 24, ...) -> Thermostat: ...
 
 The built-in problems are imported, and so registered, when the kinds are first needed (`import_when_needed`).
@@ -34,8 +34,6 @@ class Kind:
     name: str
     #: Creates the problem.
     function: Callable[..., Any]
-    #: Gymnasium id, without the namespace "peakrl/".
-    env: str | None = None
     #: Names on the command line, each with parameters; by default its own name unless a parameter is required.
     commands: Mapping[str, Mapping[str, Any]] | None = None
     #: Names of the parts of a state, for reports and messages; empty if a state is not a tuple.

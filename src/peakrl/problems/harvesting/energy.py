@@ -116,7 +116,6 @@ class EnergyHarvesting(Problem):
 
 @problem(
     "energy_harvesting",
-    env="EnergyHarvesting-v0",
     template="energy",
     episodes=50_000,
     parts=("battery", "arrival"),

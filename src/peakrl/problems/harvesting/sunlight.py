@@ -163,7 +163,6 @@ def station_source(parameters: dict[str, Any], folder: Path) -> Path:
 
 @problem(
     "solar_transmitter",
-    env="SolarTransmitter-v0",
     source=station_source,
     files=("station",),
     parts=("battery", "arrival"),

@@ -176,7 +176,6 @@ EXAMPLE = [
 
 @problem(
     "machine_scheduling",
-    env="MachineScheduling-v0",
     reader=with_jobs,
     files=("jobs",),
     template="jobs",
@@ -207,7 +206,6 @@ def machine_scheduling(jobs: Iterable[Job], *, objective: str = "max_tardiness")
 
 @problem(
     "scheduling_example",
-    env="SchedulingExample-v0",
     commands={f"scheduling-{number}": {"number": number} for number in _EXAMPLES},
 )
 def scheduling_example(number: int = 1, *, objective: str = "max_tardiness") -> MachineScheduling:
