@@ -85,6 +85,6 @@ def truth(model, run):
 
     rows = first_rows(model).copy()
     for step, slot, node in model.decisions():
-        actions = list(range(len(model.rows_of_slot(slot))))
+        actions = [one for one in range(len(model.rows_of_slot(slot))) if one in run.model.action_labels]
         rows[node] = model.row_start[slot] + run.policy.action(step, slot, actions)
     return Policy(model, rows)
