@@ -234,12 +234,17 @@ def certify_endless(model: TabularModel, policy: Any, discount: float | None, as
     with threads_for(own, 1) as share:
         task = Task(own, 1e-9, start, share)
         found = discounted(task, reward.only(taken), discount)
-        harm = discounted(task, reward._replace(reward=row_costs(own)).only(taken), discount)
+        costs = discounted(task, reward._replace(reward=row_costs(own)).only(taken), discount)
         safe = row_kept == FOREVER
         best = discounted(task, reward.only(safe), discount) if safe.any() else found
-    (low, high), violation = found.ends(start), max(harm.ends(start)[1], LEAST) if possible else 0.0
+    (low, high), violation = found.ends(start), max(costs.ends(start)[1], LEAST) if possible else 0.0
     highest = best.ends(start)[1] if optimum.feasible else None
-    arrays: dict[str, Any] = {"rows": policy.rows, "kept": slot_kept, "values": found.values, "violations": harm.values}
+    arrays: dict[str, Any] = {
+        "rows": policy.rows,
+        "kept": slot_kept,
+        "values": found.values,
+        "violations": costs.values,
+    }
     plain, stored = model_evidence(own)
     evidence = Evidence(
         {"model": plain, "optimum": "residual", "table": "policy", "discount": discount},

@@ -133,8 +133,8 @@ def on_log(plain: Plain) -> Iterator[str]:
     else:
         yield (
             "the rows are in the order of time and the number of episodes was fixed in advance: the policy was chosen "
-            "on the rows before the middle episode, and nobody learned from this log before, with another split or "
-            "option"
+            "on the rows before the middle episode, and nothing was learned from this log before, with another split "
+            "or option"
         )
     if plain["inferred"]:
         yield f"every state offers the {plain['inferred']} actions of the log, and there are no others"

@@ -45,8 +45,8 @@ def check(m: SimpleNamespace, plain: Mapping[str, Any], arrays: Mapping[str, Any
     harms = (m.row_violation > 0) | np.logical_or.reduceat(m.violation > 0, sets)[m.row_set]
     risky = reachable(m, dict(zip(acting.tolist(), rows.tolist(), strict=True)), harms)
     low, high = bounds(m, discount, own["values"], acting, ahead(m, discount, own["values"], m.row_pay, m.pay)[rows])
-    harm = ahead(m, discount, own["violations"], m.row_violation, m.violation)[rows]
-    violation = bounds(m, discount, own["violations"], acting, harm)[1] if risky else 0.0
+    ahead_violation = ahead(m, discount, own["violations"], m.row_violation, m.violation)[rows]
+    violation = bounds(m, discount, own["violations"], acting, ahead_violation)[1] if risky else 0.0
     highest = optimum(m, discount, own, harms)
     gap = None if highest is None else highest - low
     found = {"failure_probability": 0.0, "value_low": low, "value_high": high, "optimum_high": highest, "gap": gap,

@@ -11,7 +11,7 @@ a condition that is not certain is split into paths (`paths`), one run of the fu
 boxes encloses the image.
 
 Coordinates are passed along axes of their own, shapes (n, 1, ..), (1, m, ..): broadcasting then computes an output for
-those coordinates only that it reads, and its shape tells which these are.
+those coordinates only that it reads, and its shape shows which these are.
 
 References
 ----------

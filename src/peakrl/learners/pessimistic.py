@@ -126,8 +126,7 @@ def lower_entry(
         fixed = not (certain and t.complete)
         under = -1.0 if fixed else floor
         return least_following(t, distribution, step, row, low, NOT_JOINT, certain, unmet, under, fixed, share)
-    own: float = t.reward[row] if t.known[row] else t.least
-    own = 0.0 if t.joint else own
+    own: float = 0.0 if t.joint else t.reward[row] if t.known[row] else t.least
     under, fixed = (t.least if t.joint else 0.0) + (floor if t.complete else unmet), not t.complete
     return own + least_following(t, distribution, step, row, low, t.joint, not t.joint, unmet, under, fixed, share)
 

@@ -1,4 +1,4 @@
-"""Descriptions of a user's functions by which a file tells whether the same ones are passed again."""
+"""Descriptions of a user's functions with which a file recognises that the same ones are passed again."""
 
 from __future__ import annotations
 

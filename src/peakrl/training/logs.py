@@ -646,11 +646,11 @@ def compare(trainer: Trainer, logs: Logs, first: int, slot: Longs, row: Longs, f
                 if limits is not None:
                     limits.check_first(state, [space.action_of_row(one) for one in rows_of(space, int(slot[index]))])
             after, paid = int(following[index]), float(violation[index])
-            told = Step(float(logs.reward[at]), tuple(logs.constraints[at].tolist()), None, bool(ended), False)
+            seen_step = Step(float(logs.reward[at]), tuple(logs.constraints[at].tolist()), None, bool(ended), False)
             if limits is not None:
                 then = None if after < space.ends else space.state_of_slot(after)
                 limits.check_step(step, int(slot[index]), int(row[index]), then, paid, chosen=False)
-            seen.check(step, int(row[index]), told, after, paid)
+            seen.check(step, int(row[index]), seen_step, after, paid)
         except TargetError as error:
             raise TargetError(f"row {at}: {error}") from None
 
