@@ -82,9 +82,11 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from peakrl.errors import SettingsError
+from peakrl.gym.adapter import Rules
 from peakrl.jit import inlined, loop
 from peakrl.learners.assumptions import (
     NO_GROUPS,
+    Assumptions,
     Forbidden,
     Groups,
     check_max_reward,
@@ -132,6 +134,13 @@ class PosteriorSampling(LearnerSettings):
     optimism: float = Field(default=0.04, gt=0, le=1)
     #: All pairs are drawn again when the number of episodes has grown by this share.
     replan_growth: float = Field(default=0.005, gt=0, le=1)
+
+    def check_environment(self, rules: Rules, assumptions: Assumptions) -> None:
+        """Raise if shared distributions are declared as those of a model."""
+        if assumptions.shared_transitions is True:
+            raise SettingsError(
+                "shared_transitions is True, but an environment has none: pass a function (step, state, action)"
+            )
 
     def make(self, task: Task) -> PosteriorLearner:
         """Return the algorithm for a target."""
@@ -212,10 +221,6 @@ class PosteriorLearner(TabularAlgorithm[Tables]):
         check_max_reward(task.model, task.assumptions.max_reward)
         self.depends_on, self.grouping = task.assumptions.constraint_depends_on, task.assumptions.shared_transitions
         self.starts_first, self.shares_steps = self.depends_on is None, task.space.shared
-        if task.model is None and self.grouping is True:
-            raise SettingsError(
-                "shared_transitions is True, but an environment has none: pass a function (step, state, action)"
-            )
         lo, hi = task.sizes.reward_range
         hi = hi if task.assumptions.max_reward is None else min(hi, task.assumptions.max_reward)
         left = np.arange(task.sizes.horizon, -1, -1.0)
