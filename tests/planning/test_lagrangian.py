@@ -11,7 +11,7 @@ from helpers.seeds import seeds
 from naive.lagrangian import priced_values
 from peakrl import TabularModel, compile_model
 from peakrl.learners import OptCMDP
-from peakrl.learners.empirical_model import Box, box_distributions, extended_flow
+from peakrl.learners.empirical_model import Box, box_distributions
 from peakrl.planning.backward import value_of_mixture
 from peakrl.planning.lagrangian import NONE_FORBIDDEN, best_plan, best_within, no_boxes, plan_at, reached_by, worth_of
 from peakrl.planning.occupancy import flow, most_reward
@@ -63,30 +63,6 @@ def counted(seed, scale):
     box = Box.of(cells, learner.tables.counts.visits, scale, learner.box_log)
     nothing = np.zeros(model.num_rows)
     return learner, chain, cells, box, *learner.chain_payoffs(chain, nothing, nothing)
-
-
-@seeds(4)
-@pytest.mark.parametrize("scale", [0.02, 0.3])
-def test_the_optimum_in_a_box_is_that_of_the_extended_programme(seed, scale):
-    learner, chain, cells, box, reward, cost = counted(seed, scale)
-    for limit in (0.05, 0.3):
-        paths, lines, bound = extended_flow(chain, learner.space, cells, box)
-        costs = sparse.csr_array(cost[paths.rows].T)
-        programme = most_reward(paths, reward[paths.rows], costs, np.array([limit]), 1.0, (lines, bound))
-        found = best_within(chain, reward, cost[:, 0], limit, box_distributions(chain, learner.space, cells, box))
-        assert (found is None) == (programme is None)
-        if found is not None:
-            assert found.used <= limit + 1e-12
-            best = reward[paths.rows] @ programme.shares
-            # By duality: what the plan at the price is worth is the optimum.
-            laws = box_distributions(chain, learner.space, cells, box)
-            value, charge, *_ = plan_at(
-                chain.layout, laws, chain.num_nodes, reward, cost[:, 0], NONE_FORBIDDEN, 1.0, found.price
-            )
-            at_price = chain.first_probability @ (value - found.price * charge)[chain.first_slot]
-            assert at_price + found.price * limit == pytest.approx(best, abs=1e-7)
-            if found.price > 0:
-                assert found.used == pytest.approx(limit, abs=1e-9)
 
 
 @pytest.mark.parametrize("boxed", [True, False])
