@@ -35,7 +35,7 @@ def test_the_optimum_is_that_of_the_linear_programme(seed):
     barred = some_barred(model, rng) if seed % 2 else np.zeros(model.num_entries, np.int8)
     paths, limit = flow(model), float(rng.uniform(0.01, 1.0))
     closed, costs = np.flatnonzero(barred[paths.entries]), sparse.csr_array(cost[paths.rows][None])
-    programme = most_reward(paths, reward[paths.rows], costs, np.array([limit]), 1.0, None, closed)
+    programme = most_reward(paths, reward[paths.rows], costs, np.array([limit]), 1.0, closed)
     found = best_within(model, reward, cost, limit, forbidden=barred if seed % 2 else NONE_FORBIDDEN)
     assert (found is None) == (programme is None)
     if found is None:
