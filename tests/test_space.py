@@ -43,7 +43,7 @@ def corridor():
     """Two steps: from "left" one may stay or go, from "right" only stay."""
     return StateSpace(
         name="corridor",
-        horizon=2,
+        steps=2,
         constraint_names=("width",),
         reward_range=(0.0, 1.0),
         constraint_bounds=(1.0,),

@@ -17,7 +17,7 @@ from peakrl.visited import VisitedStates
 def space(*, stationary):
     """Two steps; the states 0, 1 with actions x, y and x."""
     return VisitedStates(
-        name="met", horizon=2, stationary=stationary, constraint_names=("c", "d"), constraint_bounds=(1.0, 2.0),
+        name="met", steps=2, stationary=stationary, constraint_names=("c", "d"), constraint_bounds=(1.0, 2.0),
         reward_range=(0.0, 1.0), state_labels=(0, 1), action_labels=("x", "y"),
         slot_state=read_only(np.array([0, 1], np.int32)),
         row_action=read_only(np.array([0, 1, 0], np.int32)),
@@ -87,7 +87,7 @@ def test_what_is_only_unusual_is_read():
     assert loaded(False, slot_state=ints(0, 0)).num_states == 2  # a state of both steps, and one of none
     one = {"slot_state": ints(0), "row_action": ints(1), "row_start": np.array([0, 1])}
     single = VisitedStates(
-        name="met", horizon=1, stationary=True, constraint_names=(), constraint_bounds=(), reward_range=(0.0, 1.0),
+        name="met", steps=1, stationary=True, constraint_names=(), constraint_bounds=(), reward_range=(0.0, 1.0),
         state_labels=(0,), action_labels=("x", "y"), stage_start=read_only(np.array([0, 1])),
         **{name: read_only(array) for name, array in one.items()},
     )  # fmt: skip

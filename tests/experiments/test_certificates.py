@@ -121,7 +121,7 @@ def certify_ending(number, shares, episodes=3_000):
     judged, false = 0, 0
     active.advance(1)
     while active.done < episodes and active.learned().stop_reason is None:
-        active.advance(min(active.learned().until_review, episodes - active.done))
+        active.advance(min(active.learned().at_once, episodes - active.done))
         for line in active.learned().issued[judged:]:
             found = evaluate(model, on_model(model, Policy(active.space.states(), active.learned().decided())))
             false += best - found.value > line["gap"] + 1e-9 or found.violation > line["violation_high"] + 1e-9

@@ -137,9 +137,8 @@ def test_a_limit_that_the_counts_do_not_speak_against_is_not_spoken_of():
 
 def test_the_command_line_and_the_page_of_an_environment_tell_it():
     run = learn(ModelEnvironment(DEAR, 0), OptDual(total=0.1), episodes=100, assumptions=Assumptions(states=2))
-    assert (
-        report(run, SimpleNamespace(is_environment=True, table=None), 0.0)["infeasible_limits"] == run.infeasible_limits
-    )
+    target = SimpleNamespace(is_environment=True, table=None, subject=None)
+    assert report(run, target, 0.0)["infeasible_limits"] == run.infeasible_limits
     answer = answer_of(RunAnalysis.of(run))
     details = [detail for fact in answer.facts for detail in fact.details]
     assert "The policy was to keep the expected total violation within 0.1." in details

@@ -85,7 +85,7 @@ def test_the_tables_equal_those_of_the_compiled_path_bit_for_bit(name):
 
 def test_the_tables_are_equal_with_many_constraints_too():
     problem = random_problem(7, constraints=12, states=4, actions=3, horizon=3)
-    assert differences(problem, SETTINGS["published"], 7) == differences(problem, SETTINGS["no memory"], 8) == []
+    assert differences(problem, SETTINGS["published"], 7) == differences(problem, SETTINGS["practical"], 8) == []
 
 
 @pytest.mark.parametrize("arrivals", ["frozen", "random"])

@@ -239,7 +239,6 @@ WRONG = [
     ('[problem]\nkind = "machine_scheduling"\njobs = "no.csv"', "no.csv"),
     ('[problem]\nkind = "scheduling_example"\nnumber = 4', "problem.number is 4"),
     ('[problem]\nkind = "tables"\nhorizon = 2\nfile = "t.xls"', "problem.file is 't.xls'"),
-    ('[problem]\nkind = "tables"\nfile = "t.csv"', "problem.horizon is missing"),
     (TABLE + "initial = [0.5]", "problem.initial is [0.5]"),
     (TABLE + 'constraint_names = ["x"]', "problem.constraint_names is ['x']"),
     ('[problem]\nkind = "python"\nfunction = "mine.py"', 'must be "file.py:function"'),

@@ -68,11 +68,13 @@ class Solution(Generic[PolicyKind]):
     _first: tuple[Floats, Floats] | None = None
     #: Of policies without an end: what maximises `value`, "discount 0.95", "average" or "reach"; otherwise None.
     criterion: str | None = None
-    #: `policy` earns at least this, and no policy that never violates more than that; the real numbers lie between.
+    #: `policy` earns at least this, in real numbers.
     value_low: float | None = None
+    #: No policy that never violates earns more, in real numbers.
     value_high: float | None = None
-    #: [state]: the same from each state, in the order of `model.state_labels`; NaN where no policy is safe.
+    #: [state]: `value_low` from each state, in the order of `model.state_labels`; NaN where no policy is safe.
     state_low: Floats | None = None
+    #: [state]: `value_high` from each state.
     state_high: Floats | None = None
     #: [state]: relative values of an average criterion, up to a constant in each part that is never left.
     bias: Floats | None = None

@@ -61,11 +61,15 @@ class Logs:
     rules: Rules
     #: The states, in the order of their first visits.
     states: tuple[Hashable, ...]
-    #: [row]: episode (in the order of their beginnings), step, state, action, next state (or `END`, `MISSING`).
+    #: [row]: its episode, in the order of their beginnings.
     episode: Longs
+    #: [row]: its step.
     step: Longs
+    #: [row]: index of the state.
     state: Longs
+    #: [row]: index of the action.
     action: Longs
+    #: [row]: index of the next state, or `END`, `MISSING`.
     following: Longs
     #: [row]: the reward.
     reward: Floats
@@ -77,9 +81,11 @@ class Logs:
     episodes: int
     #: The actions of a state; None: every state offers all of them.
     offers: Callable[[Any], Sequence[Hashable]] | None
-    #: Do the rows tell which actions there are? Are steps given, and next states?
+    #: Are the actions those of the rows?
     inferred: bool
+    #: Are steps given?
     stepped: bool
+    #: Are next states given?
     shown: bool
     #: Observed first states beside those of the rows.
     first_states: Longs

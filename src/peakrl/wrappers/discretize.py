@@ -46,7 +46,7 @@ class Discretize(gymnasium.ObservationWrapper[Any, Any, Any]):
     >>> cart = gymnasium.make("CartPole-v1")
     >>> env = peakrl.Discretize(cart, (6, 4, 12, 8), low=(-2.4, -2, -0.21, -2), high=(2.4, 2, 0.21, 2))
     >>> env.reset(seed=0)[0].tolist()
-    [3, 1, 5, 3]
+    [3, 1, 4, 3]
     """
 
     def __init__(self, env: Any, cells: int | Sequence[int], *, low: Any = None, high: Any = None) -> None:
