@@ -1,8 +1,8 @@
-"""Update the tables of docs/api.md: a row for each name, so that the page is readable without building it.
+"""Update the tables of docs/api.md: a row for each name at the top level, so that the page is readable without a build.
 
     python docs/api_tables.py
 
-The table before each block of directives contains the first sentence of the docstring of every name.
+The table before a block of directives contains the first sentence of the docstring of every name at the top level.
 """
 
 import importlib
@@ -36,7 +36,7 @@ def tables(text: str) -> str:
         for directive, name in DIRECTIVE.findall(match[1]):
             if directive == "currentmodule":
                 module = name
-            else:
+            elif module == "peakrl":
                 lines.append(row(module, name))
         head = "| name | what it is |\n|---|---|\n" + "\n".join(lines) + "\n\n" if lines else ""
         return f"{head}```{{eval-rst}}\n{match[1]}```\n"
