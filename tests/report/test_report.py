@@ -259,6 +259,14 @@ def test_a_map_shows_what_is_done_safe_met_and_risked_wherever_an_episode_can_co
     assert [sum(met[i] for i, place in enumerate(places) if place[0] == step) for step in range(3)] == pytest.approx(
         [1.0] * 3
     )
+    # Faded: where no walk along the policy arrives.
+    arrived = {(0, slot) for slot in model.first_slot.tolist()}
+    for step in range(2):
+        now = [slot for at, slot in arrived if at == step]
+        arrived |= {(step + 1, there) for slot in now for there in model.next_slots(run.policy.row(step, slot))}
+    never = [(step, model.slot_of(step, tuple(fields))) not in arrived for step, *fields in places]
+    assert unrun(content["never"]) == never
+    assert True in never
 
 
 def pair(place: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:

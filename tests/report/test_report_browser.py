@@ -150,6 +150,9 @@ def test_a_map_goes_from_step_to_step(opened: Opened) -> None:
     first = grid(opened, "energy")
     # The battery is empty at first: all other rows are blank.
     assert all(cell is None for row in first[1:] for cell in row)
+    opened.page.keyboard.press("ArrowRight")
+    veil = opened.page.evaluate("document.getElementById('run-energy-run-map').data[1].z")
+    assert any(1 in row for row in veil)  # what the policy never reaches is faded
     opened.page.keyboard.press("End")
     assert grid(opened, "energy") != first
 

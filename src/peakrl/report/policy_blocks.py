@@ -48,6 +48,7 @@ def map_blocks(analysis: RunAnalysis, share: int = 1) -> list[Block]:
     nodes = map_nodes(model, MOST_NODES // share)
     if nodes is None or isinstance(nodes, str):
         return [] if nodes is None else [Text(nodes)]
+    never: list[int] = []
     if analysis.on_environment:
         # The action numbers of an environment are labels, not quantities.
         layers = [choices("action of the policy", model, policy, nodes, named=True)]
@@ -56,6 +57,8 @@ def map_blocks(analysis: RunAnalysis, share: int = 1) -> list[Block]:
         layers = policy_layers(analysis, nodes)
         title = "Map of the policy and the safe set" if model.num_constraints else "Map of the policy"
         note = "Blank: not reachable. Click a cell to see its actions in the explorer."
+        never = run_lengths((analysis.tables.probability[nodes.nodes] == 0.0).astype(np.int8))
+        note += " Faded: the policy never leads there." if 1 in never[::2] else ""
         note += "" if run.policy.deterministic else LIKELIEST
     if run.visits is not None:
         total = np.zeros(model.num_slots)
@@ -72,6 +75,7 @@ def map_blocks(analysis: RunAnalysis, share: int = 1) -> list[Block]:
         "at": [packed(row, "<u2") for row in nodes.at], "nodes": len(nodes.nodes), "x": x, "y": y,
         "slices": [len(values) // 2 for values in nodes.values], "layers": layers,
         "labels": [state_words(model, model.state_of_slot(int(slot))) for slot in slots], "state": packed(state, "<i4"),
+        "never": never,
     }  # fmt: skip
     return [Drawn("map", title, "map", content, note)]
 

@@ -29,6 +29,7 @@
     if (!spec.opened) {
       spec.opened = {
         at: spec.at.map((text) => unpack(text, Uint16Array)), state: unpack(spec.state, Int32Array),
+        never: unrun(spec.never),
         layers: spec.layers.map((layer) => (layer.labels ? unrun(layer.runs) : unpack(layer.numbers, Float32Array))),
       };
     }
@@ -145,8 +146,13 @@
       z: nodes.map((line) => line.map((i) => (i < 0 ? null : values[i]))), hovertemplate: "%{customdata}<extra></extra>",
       hoverongaps: false, xgap: 1, ygap: 1, ...(roomy ? { texttemplate: "%{text}" } : {}), ...look,
     };
+    const veil = window.peakrl.dark() ? "rgba(20,22,26,.7)" : "rgba(255,255,255,.7)"; // over what the policy never reaches
+    const faded = {
+      type: "heatmap", x: trace.x, y: trace.y, z: nodes.map((line) => line.map((i) => (i >= 0 && opened(spec).never[i] ? 1 : null))),
+      zmin: 0, zmax: 1, colorscale: [[0, veil], [1, veil]], showscale: false, hoverinfo: "skip", xgap: 1, ygap: 1,
+    };
     const labelled_axis = (field) => ({ ...axis(field.name), type: "category", showgrid: false, nticks: Math.min(field.values.length, narrow ? 8 : 16) });
-    Plotly.react(id, [trace], layout(spec, { xaxis: { ...labelled_axis(across), automargin: false }, yaxis: { ...labelled_axis(upwards), autorange: upwards.down ? "reversed" : true }, dragmode: false }), config);
+    Plotly.react(id, [trace, faded], layout(spec, { xaxis: { ...labelled_axis(across), automargin: false }, yaxis: { ...labelled_axis(upwards), autorange: upwards.down ? "reversed" : true }, dragmode: false }), config);
     if (!element.listening) {
       element.listening = true;
       element.on("plotly_click", (event) => {
