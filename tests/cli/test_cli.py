@@ -257,7 +257,7 @@ def test_plan_says_what_the_theorem_says(command):
     assert (found["horizon"], found["states"], found["constraints"]) == (3, 12, 1)
 
 
-@pytest.mark.parametrize("kind", ["energy", "jobs", "tables", "python"])
+@pytest.mark.parametrize("kind", ["energy-harvesting", "machine_scheduling", "tables", "python"])
 def test_init_writes_a_file_that_trains(kind, command):
     assert command("init", "fresh", "--kind", kind)[0] == 0
     trust = ["--trust"] if kind == "python" else []

@@ -36,7 +36,7 @@ class Toy(Problem):
 
 @problem(
     "toy", commands={"toy-3": {"steps": 3}}, parts=("place",),
-    template="toy", example={"steps": 4}, episodes=10,
+    template=True, example={"steps": 4}, episodes=10,
 )
 def toy(steps=2):
     '''Return the problem of a toy.

@@ -22,7 +22,7 @@ TEMPLATES = Path(__file__).parent / "templates"
 GYMNASIUM = "gymnasium"
 
 
-def init(name: str, *, kind: str = "energy") -> Answer:
+def init(name: str, *, kind: str = "energy_harvesting") -> Answer:
     """Write a commented problem file that is ready to train.
 
     Parameters
@@ -30,10 +30,11 @@ def init(name: str, *, kind: str = "energy") -> Answer:
     name : NAME
         Name of the new file, with or without .toml.
     kind
-        Kind of problem: energy, jobs, tables, python, gymnasium, ...
+        Kind of problem: energy_harvesting, machine_scheduling, tables, python, gymnasium, ...
     """
     from peakrl.storage import writable, write_file
 
+    kind = kind.replace("-", "_")
     if kind not in templates():
         raise SettingsError(f"--kind is {kind!r}; it must be one of {', '.join(templates())}")
     base = Path(name.removesuffix(".toml"))
@@ -53,16 +54,16 @@ def init(name: str, *, kind: str = "energy") -> Answer:
 
 def templates() -> list[str]:
     """Return the names of the templates."""
-    return [kind.template for kind in kinds().values() if kind.template is not None] + [GYMNASIUM]
+    return [kind.name for kind in kinds().values() if kind.template] + [GYMNASIUM]
 
 
 def template_files(which: str, name: str) -> dict[str, str]:
     """Return the files of a template as {suffix: text}."""
-    others = ", ".join(kind.name for kind in kinds().values() if kind.template not in (None, which))
+    others = ", ".join(kind.name for kind in kinds().values() if kind.template and kind.name != which)
     if which == GYMNASIUM:
         head, episodes = read("gymnasium.toml").replace("{others}", others), 500
     else:
-        kind = next(kind for kind in kinds().values() if kind.template == which)
+        kind = kinds()[which]
         head, episodes = problem_table(kind, f"{others}, {GYMNASIUM}"), kind.episodes
     text = (head + "\n" + read("learning.toml")).replace("{name}", name).replace("{episodes}", f"{episodes:_}")
     more = (path.name for path in TEMPLATES.glob(f"{which}.*") if path.suffix != ".toml")

@@ -107,7 +107,7 @@ class VehicleCharging(Problem):
 
 @problem(
     "vehicle_charging",
-    template="charging",
+    template=True,
     parts=("household", "needed by car 1", "needed by car 2"),
 )
 def vehicle_charging(

@@ -117,7 +117,7 @@ class FlowShop(Problem):
         return ShopState(waiting, line, begun, left)
 
 
-@problem("flow_shop", template="shop", parts=("waiting", "line", "begun", "left"))
+@problem("flow_shop", template=True, parts=("waiting", "line", "begun", "left"))
 def flow_shop(
     *,
     power: Sequence[float] = POWER,

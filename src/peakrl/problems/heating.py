@@ -147,7 +147,7 @@ class Thermostat(Problem):
         return round(2 * (lowest - BELOW)), round(2 * (highest + ABOVE))
 
 
-@problem("thermostat", template="thermostat", parts=("half degrees", "weather"))
+@problem("thermostat", template=True, parts=("half degrees", "weather"))
 def thermostat(
     *,
     day: Sequence[float] = (20.0, 22.5),

@@ -54,7 +54,7 @@ def source_of(parameters: dict[str, Any], folder: Path) -> Path | None:
     reader=with_function,
     source=source_of,
     runs_code=True,
-    template="python",
+    template=True,
     example={"function": "{name}.py:make", "arguments": {"capacity": 5}},
 )
 def own_problem(

@@ -159,7 +159,7 @@ class BatteryRobot(Problem):
         ]
 
 
-@problem("battery_robot", template="robot", episodes=50_000, parts=("row", "column", "battery"))
+@problem("battery_robot", template=True, episodes=50_000, parts=("row", "column", "battery"))
 def battery_robot(
     *, plan: Sequence[str] = PLAN, battery: int = 16, charge: int = 4, slip: float = 0.1, horizon: int = 30
 ) -> BatteryRobot:

@@ -39,7 +39,7 @@ def file_of(parameters: dict[str, Any], folder: Path) -> Path:
     "tables",
     source=file_of,
     files=("file",),
-    template="tables",
+    template=True,
     example={"file": "{name}.csv", "horizon": 10, "initial": "cold"},
 )
 def table_problem(

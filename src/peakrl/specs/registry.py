@@ -2,7 +2,7 @@
 
 A function that creates a problem is registered by a decorator; its parameters are those of the kind:
 
-    @problem("thermostat", template="thermostat", parts=("half degrees", "weather"))
+    @problem("thermostat", template=True, parts=("half degrees", "weather"))
     def thermostat(*, horizon: int = 24, ...) -> Thermostat: ...
 
 The built-in problems are imported, and so registered, when the kinds are first needed (`import_when_needed`).
@@ -38,8 +38,8 @@ class Kind:
     commands: Mapping[str, Mapping[str, Any]] | None = None
     #: Names of the parts of a state, for reports and messages; empty if a state is not a tuple.
     parts: tuple[str, ...] = ()
-    #: Name for `peakrl init --kind`, whose file has the parameters with their defaults and descriptions.
-    template: str | None = None
+    #: Does `peakrl init --kind` write a file with the parameters, their defaults and descriptions?
+    template: bool = False
     #: Values in that file in place of defaults ({name}: name of the file), and episodes.
     example: Mapping[str, Any] = field(default_factory=dict)
     episodes: int = 20_000

@@ -116,7 +116,7 @@ class EnergyHarvesting(Problem):
 
 @problem(
     "energy_harvesting",
-    template="energy",
+    template=True,
     episodes=50_000,
     parts=("battery", "arrival"),
 )

@@ -89,7 +89,7 @@ class FadingChannel(Problem):
         ]
 
 
-@problem("fading_channel", template="fading", parts=("battery", "arrival", "gain"))
+@problem("fading_channel", template=True, parts=("battery", "arrival", "gain"))
 def fading_channel(
     *,
     peak_power: float = 5,

@@ -178,7 +178,7 @@ EXAMPLE = [
     "machine_scheduling",
     reader=with_jobs,
     files=("jobs",),
-    template="jobs",
+    template=True,
     example={"jobs": EXAMPLE},
     episodes=5_000,
 )
