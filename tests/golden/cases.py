@@ -90,7 +90,6 @@ def model(name):
 
 def problems() -> dict[str, Callable[[], object]]:
     """Every built-in problem, small."""
-    thermostat, charging = peakrl.problems.heating.thermostat, peakrl.problems.charging.vehicle_charging
     return {
         "energy_harvesting": harvesting,
         "fading_channel": lambda: peakrl.problems.harvesting.fading_channel(),
@@ -98,10 +97,8 @@ def problems() -> dict[str, Callable[[], object]]:
         "random_schedule": lambda: peakrl.problems.machine_scheduling(
             [peakrl.problems.Job({2: 0.5, 3 + k: 0.5}, due=8, deadline=12 + 4 * k) for k in range(3)]
         ),
-        "thermostat": lambda: thermostat(),
-        "vehicle_charging": lambda: charging(),
+        "thermostat": lambda: peakrl.problems.heating.thermostat(),
         "battery_robot": lambda: peakrl.problems.robots.battery_robot(),
-        "flow_shop": lambda: peakrl.problems.flow_shops.flow_shop(times=[[2, 3, 1], [1, 2, 2]]),
         "corridor": Corridor,
         "trap": Trap,
     }

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from helpers.station_files import station_text
 from peakrl import Outcome, PeakError, Problem, compile_model, learn, solve, sweep
 from peakrl.cli.solve import wanted_problem
 from peakrl.learners import SafeQ
@@ -198,7 +197,6 @@ GOOD = {
     **{kind.name: dict(next(iter(kind.command_names.values()))) for kind in kinds().values() if kind.command_names},
     "energy_harvesting": {"horizon": 3, "battery": 2, "max_arrival": 2},
     "machine_scheduling": {"jobs": [{"processing": 1, "due": 1, "deadline": 2}]},
-    "solar_transmitter": {"station": "sun.csv", "max_arrival": 2, "hours": [11, 14]},
     "tables": {"file": "t.csv", "horizon": 2},
     "python": {"function": "mine.py:make", "pay": 1},
     "umb": {"file": "t.umb", "horizon": 2},
@@ -227,7 +225,6 @@ def test_a_bad_value_of_any_parameter_is_refused_with_the_parameters_name(kind, 
     (folder / "t.csv").write_text(TABLE)
     (folder / "mine.py").write_text(OWN)
     (folder / "t.umb").write_bytes(UMB.read_bytes())
-    (folder / "sun.csv").write_text(station_text([[0] * 11 + [100, 200, 100] + [0] * 10]))
     names = [*kinds()[kind].parameters] if kind != "python" else ["function", "arguments"]
     name, value = data.draw(st.sampled_from(names)), data.draw(VALUES)
     message = refusal(kind, {**GOOD[kind], name: value}, folder)

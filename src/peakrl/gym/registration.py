@@ -18,13 +18,10 @@ ENVIRONMENTS: dict[str, str | None] = {
     "BatteryRobot-v0": "battery_robot",
     "EnergyHarvesting-v0": "energy_harvesting",
     "FadingChannel-v0": "fading_channel",
-    "FlowShop-v0": "flow_shop",
     "MachineScheduling-v0": "machine_scheduling",
     "Problem-v0": None,
     "SchedulingExample-v0": "scheduling_example",
-    "SolarTransmitter-v0": "solar_transmitter",
     "Thermostat-v0": "thermostat",
-    "VehicleCharging-v0": "vehicle_charging",
 }
 
 

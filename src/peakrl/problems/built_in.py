@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from peakrl.formats import umb as _umb  # noqa: F401  # for problem files only
-from peakrl.problems import charging as charging
 from peakrl.problems import continuous_systems as continuous_systems
-from peakrl.problems import flow_shops as flow_shops
 from peakrl.problems import harvesting as harvesting
 from peakrl.problems import heating as heating
 from peakrl.problems import python as _python  # noqa: F401  # for problem files only
 from peakrl.problems import robots as robots
 from peakrl.problems import scheduling as scheduling
 from peakrl.problems import tables as _tables  # noqa: F401  # for problem files only
-from peakrl.problems.charging import vehicle_charging as vehicle_charging
 from peakrl.problems.continuous_systems import cartpole as cartpole
 from peakrl.problems.continuous_systems import continuous_harvesting as continuous_harvesting
 from peakrl.problems.continuous_systems import room_temperature as room_temperature
-from peakrl.problems.flow_shops import flow_shop as flow_shop
 from peakrl.problems.harvesting import energy_harvesting as energy_harvesting
 from peakrl.problems.harvesting import fading_channel as fading_channel
-from peakrl.problems.harvesting import solar_transmitter as solar_transmitter
 from peakrl.problems.heating import thermostat as thermostat
 from peakrl.problems.robots import battery_robot as battery_robot
 from peakrl.problems.scheduling import Job as Job

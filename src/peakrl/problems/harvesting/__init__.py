@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from peakrl.problems.harvesting.arrivals import (
     FrozenArrivals,
-    HourlyArrivals,
     IndependentArrivals,
     MarkovArrivals,
     draw_arrivals,
@@ -23,18 +22,9 @@ from peakrl.problems.harvesting.fading import (
     FadingChannel,
     fading_channel,
 )
-from peakrl.problems.harvesting.sunlight import (
-    fit_arrivals,
-    judge_days,
-    read_station,
-    solar_transmitter,
-    station_days,
-)
 
 __all__ = [
-    "ChannelState", "EnergyHarvesting", "FadingChannel", "FrozenArrivals", "HourlyArrivals", "IndependentArrivals",
-    "MarkovArrivals", "balanced_rates", "convex_bound", "draw_arrivals",
-    "energy_harvesting", "fading_channel", "fit_arrivals", "greedy_policy", "greedy_rates",
-    "integer_bound", "judge_days", "read_station", "recorded_sequences", "solar_transmitter",
-    "station_days",
+    "ChannelState", "EnergyHarvesting", "FadingChannel", "FrozenArrivals", "IndependentArrivals", "MarkovArrivals",
+    "balanced_rates", "convex_bound", "draw_arrivals", "energy_harvesting", "fading_channel", "greedy_policy",
+    "greedy_rates", "integer_bound", "recorded_sequences",
 ]  # fmt: skip

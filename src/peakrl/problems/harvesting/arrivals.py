@@ -5,7 +5,6 @@ A process has a distribution of the first arrival and one of the next arrival:
     independent   P(E_{h+1} = e) = p(e), the same at every step
     frozen        E_h is the h-th number of a sequence that every episode replays
     Markov        P(E_{h+1} = e' | E_h = e) = T[e, e'], and P(E_0 = e) = d(e)
-    hourly        P(E_{h+1} = e' | E_h = e) = T_h[e, e'], and P(E_0 = e) = d(e): Markov with a matrix for each step
 
 The truncated normal distribution is that of X ~ normal(mean, std) given 0 <= X <= M, rounded: p(e) is the mass of X on
 [e - 1/2, e + 1/2], cut at 0 and M. The values 0 and M thus have the mass of half an interval. (Rounding before
@@ -164,26 +163,6 @@ class MarkovArrivals(Arrivals):
     def rows(self, step: int) -> tuple[tuple[float, ...], ...]:
         """Return the matrix."""
         return self.matrix
-
-
-@dataclass(frozen=True, init=False, repr=False)
-class HourlyArrivals(Arrivals):
-    """Arrivals 0 .. n-1 with a matrix for each step: matrices[h][e][e'], and the distribution of the first."""
-
-    stationary: ClassVar[bool] = False
-    matrices: tuple[tuple[tuple[float, ...], ...], ...]
-    initial: tuple[float, ...]
-
-    def __init__(self, matrices: Any, initial: Any) -> None:
-        first = check_probabilities(initial, "initial")
-        tables = (check_chain(matrix, f"matrices[{step}]", len(first)) for step, matrix in enumerate(matrices))
-        object.__setattr__(self, "matrices", tuple(tables))
-        object.__setattr__(self, "initial", first)
-
-    def rows(self, step: int) -> tuple[tuple[float, ...], ...]:
-        """Return the matrix of a step; after the last one arrivals are 0."""
-        none = (1.0,) + (0.0,) * self.largest
-        return self.matrices[step] if step < len(self.matrices) else (none,) * len(none)
 
 
 def pairs_of(probabilities: Iterable[float]) -> Distribution:

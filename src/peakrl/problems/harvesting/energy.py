@@ -29,7 +29,6 @@ from peakrl.problems.harvesting.arrivals import (
     LARGEST_ENERGY,
     Arrivals,
     FrozenArrivals,
-    HourlyArrivals,
     IndependentArrivals,
     MarkovArrivals,
     recorded_sequences,
@@ -85,7 +84,7 @@ class EnergyHarvesting(Problem):
         """The largest power of any state."""
         # Of a sequence not the largest arrival but max_arrival: problems that differ only in the sequence then have the
         # same ranges.
-        markov = isinstance(self.arrivals, MarkovArrivals | HourlyArrivals)
+        markov = isinstance(self.arrivals, MarkovArrivals)
         return self.battery + (self.arrivals.largest if markov else self.max_arrival)
 
     @cached_property
