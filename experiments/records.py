@@ -94,7 +94,7 @@ class Request:
     full: bool = False
     workers: int | None = None
     #: Workers that several experiments share; otherwise each starts its own.
-    engine: str | Executor = "processes"
+    engine: Executor | None = None
     progress: bool = False
     #: [sequence, slot]: recorded arrivals in place of drawn ones.
     arrivals: Longs | None = None

@@ -7,8 +7,6 @@ import itertools
 import os
 import socket
 import stat
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,7 +19,7 @@ from peakrl.records import read_record, streamed_record, write_record
 from peakrl.report.page import Page
 from peakrl.storage import Disk, read_file, write_file
 from peakrl.sweeps.store import Result, Store, Task
-from peakrl.sweeps.summary import write_csv, write_parquet
+from peakrl.sweeps.summary import write_csv
 from peakrl.training import load_run
 from peakrl.training.spec_file import read_problem_file
 
@@ -128,28 +126,6 @@ def test_a_write_that_fails_anywhere_leaves_the_old_file_or_the_new_one(tmp_path
     }
     for path, write in writers.items():
         check_every_failure(write, path, monkeypatch)
-
-
-def test_a_table_for_pandas_is_the_old_one_or_the_new_one(tmp_path, monkeypatch):
-    """Its writer writes a file itself: it is given a name of ours."""
-    fails = True
-
-    def write_table(table, place):
-        Path(place).write_text("half" if fails else "whole")
-        if fails:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    fakes = {"pyarrow": SimpleNamespace(Table=SimpleNamespace(from_pylist=list)), "pyarrow.parquet": SimpleNamespace()}
-    fakes["pyarrow.parquet"].write_table = write_table
-    monkeypatch.setattr("importlib.import_module", fakes.get)
-    path = tmp_path / "runs.parquet"
-    path.write_text("old")
-    with pytest.raises(StorageError, match="No space left"):
-        write_parquet([{"value": 1.0}], path)
-    assert [(place.name, place.read_text()) for place in tmp_path.iterdir()] == [("runs.parquet", "old")]
-    fails = False
-    write_parquet([{"value": 1.0}], path)
-    assert path.read_text() == "whole"
 
 
 # Where files are written to -------------------------------------------------------------------------------------------

@@ -52,7 +52,6 @@ def answer(result):
         ("certify", "missing.toml", "--policy", "missing", "--out"),
         ("report", "missing", "--out"),
         ("summarize", "missing", "--csv"),
-        ("summarize", "missing", "--parquet"),
         ("summarize", "missing", "--curves"),
     ],
     ids=" ".join,

@@ -51,19 +51,5 @@ def talk(config: dict[str, Any]) -> dict[str, Any]:
     return {"heard": sys.stdin.read()}
 
 
-def hang(config: dict[str, Any]) -> dict[str, Any]:
-    """Never come back, inside compiled code that holds no lock and checks nothing."""
-    import numba
-
-    @numba.njit(nogil=False)
-    def spin() -> int:
-        x = 1
-        while x > 0:
-            x = x * 5 % 7 + 1
-        return x
-
-    return {"x": spin()}
-
-
 def odd_result(config: dict[str, Any]) -> dict[str, Any]:
     return {"list": [1, 2]}

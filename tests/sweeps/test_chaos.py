@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -141,77 +140,3 @@ def test_an_interrupted_sweep_keeps_what_is_done_and_leaves_no_worker(tmp_path: 
     done = complete(plan.tasks, folder, workers=2)
     assert (done.found, done.made) == (len(kept), len(plan.tasks) - len(kept))
     assert digests(folder) == digests(tmp_path / "one") == digests(tmp_path / "two")
-
-
-# --- Ray ---
-
-
-@pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """A Ray cluster of two nodes, each of one core, on this machine."""
-    monkeypatch.setenv("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    pytest.importorskip("ray", reason="Ray is not installed: pip install '.[ray]'")
-    from ray.cluster_utils import Cluster
-
-    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    try:
-        nodes.second = nodes.add_node(num_cpus=1)
-        nodes.wait_for_nodes()
-        yield nodes
-    finally:
-        nodes.shutdown()
-
-
-# Ray leaves sockets and files to the garbage collector.
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-def test_two_ray_nodes_give_the_results_of_one_core(cluster: Any, tmp_path: Path) -> None:
-    plan = read_plan(SWEEP)
-    threads = [Task("helpers.sweep_runs:threads", {"x": x}) for x in range(4)]
-    complete(plan.tasks, tmp_path / "one", workers=1)
-    done = complete(plan.tasks, tmp_path / "ray", engine="ray", address=cluster.address)
-    assert (done.made, done.failures) == (len(plan.tasks), [])
-    assert digests(tmp_path / "ray") == digests(tmp_path / "one")
-    results = run_tasks(threads, tmp_path / "threads", engine="ray", address=cluster.address, search=TESTS)
-    assert {(result.values["numba"], result.values["blas"]) for result in results} == {(1, "1")}
-
-
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_ray_node_that_goes_costs_its_own_runs_only(cluster: Any, tmp_path: Path) -> None:
-    tasks, folder = squares(60, seconds=0.2), tmp_path / "out"
-    run_tasks(tasks, tmp_path / "calm", workers=1)
-    observer = Observer(folder)
-    observer.start()
-    process = driver(
-        f"run_tasks(squares(60, seconds=0.2), {str(folder)!r}, engine='ray', address={cluster.address!r}, search=TESTS)"
-    )
-    try:
-        while len(Store(folder).keys()) < 10:
-            assert process.poll() is None
-            time.sleep(0.01)
-        cluster.remove_node(cluster.second)
-        assert len(Store(folder).keys()) < 60
-        assert process.wait(timeout=300) == 0
-    finally:
-        process.kill()
-        process.wait()
-    time.sleep(0.1)
-    observer.done.set()
-    observer.join()
-    assert digests(folder) == digests(tmp_path / "calm")
-    assert observer.most() == 1
-    assert len(observer.seen) == 60
-
-
-# --- Dask ---
-
-
-# Dask leaves its event loop to the garbage collector.
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-def test_dask_gives_the_results_of_one_core(tmp_path: Path) -> None:
-    pytest.importorskip("distributed", reason="Dask is not installed: pip install '.[dask]'")
-    plan = read_plan(SWEEP)
-    complete(plan.tasks, tmp_path / "one", workers=1)
-    done = complete(plan.tasks, tmp_path / "dask", engine="dask", workers=2)
-    assert (done.made, done.failures) == (len(plan.tasks), [])
-    assert digests(tmp_path / "dask") == digests(tmp_path / "one")

@@ -19,7 +19,7 @@ from peakrl.learners import learner_from
 from peakrl.problems import scheduling_example
 from peakrl.sweeps.grid import SweepReport
 from peakrl.sweeps.store import Result, Task
-from peakrl.sweeps.summary import SAMPLED, reaching, read_records, summarize, write_csv, write_parquet
+from peakrl.sweeps.summary import SAMPLED, reaching, read_records, summarize, write_csv
 
 SWEEP = """
 name = "small"
@@ -188,18 +188,6 @@ def test_curves_are_written_point_by_point_under_the_names_of_their_runs(report:
     for one in report.results():
         stored = zip(one.arrays["history_episode"].tolist(), one.arrays["history_value"].tolist(), strict=True)
         assert found[one.task.name] == list(stored)
-
-
-def test_parquet_is_written_where_pyarrow_is_there(report: SweepReport, tmp_path: Path) -> None:
-    records = read_records(report.folder)
-    try:
-        import pyarrow.parquet as parquet
-    except ImportError:
-        with pytest.raises(SettingsError, match="needs pyarrow, which is not installed"):
-            write_parquet(records, tmp_path / "runs.parquet")
-        return
-    write_parquet(records, tmp_path / "runs.parquet")
-    assert parquet.read_table(tmp_path / "runs.parquet").to_pylist() == records
 
 
 def test_two_sweeps_in_one_folder_keep_their_names_apart(tmp_path: Path) -> None:

@@ -19,10 +19,7 @@ def sweep(
     *,
     folder: Path | None = None,
     workers: int | None = None,
-    engine: str = "processes",
-    address: str | None = None,
     retries: int = 2,
-    time_limit: float | None = None,
     dry_run: bool = False,
     trust: Trust = False,
 ) -> Answer:
@@ -36,14 +33,8 @@ def sweep(
         Folder of the results; default: that of the file.
     workers
         Number of processes; default: one per core.
-    engine
-        processes (this machine), ray or dask.
-    address
-        Of the Ray or Dask cluster.
     retries
         Retries of a run whose worker died.
-    time_limit : SECONDS
-        Time limit of a run.
     dry_run
         List missing runs without running anything.
     """
@@ -51,11 +42,10 @@ def sweep(
 
     report = asking(
         lambda trust: run_sweep(
-            file, folder=folder, workers=workers, engine=engine, address=address, retries=retries,
-            time_limit=time_limit, dry_run=dry_run, progress=True, trust=trust,
+            file, folder=folder, workers=workers, retries=retries, dry_run=dry_run, progress=True, trust=trust
         ),
         trust,
-    )  # fmt: skip
+    )
     values = report_json(report, dry_run=dry_run)
     return Answer(values, lambda: show_report(report, dry_run=dry_run), not report.failures)
 
@@ -104,7 +94,6 @@ def summarize(
     folder: Path,
     *,
     csv: Path | None = None,
-    parquet: Path | None = None,
     curves: Path | None = None,
     epsilon: float | None = None,
     confidence: float = 0.95,
@@ -117,8 +106,6 @@ def summarize(
         The folder of a sweep.
     csv : FILE.csv
         Write one row per run.
-    parquet : FILE.parquet
-        The same; needs pyarrow.
     curves : FILE.csv
         Write the learning curves: one row per point.
     epsilon
@@ -129,13 +116,11 @@ def summarize(
     from peakrl.storage import ready
     from peakrl.sweeps import summary
 
-    ready(csv, parquet, curves)
+    ready(csv, curves)
     records = summary.read_records(folder, epsilon)
     groups, comparisons = summary.summarize(records, confidence=confidence)
     if csv is not None:
         summary.write_csv(records, csv)
-    if parquet is not None:
-        summary.write_parquet(records, parquet)
     if curves is not None:
         summary.write_csv(summary.read_curves(folder), curves)
     values = summary.as_json(groups, comparisons)

@@ -1,20 +1,14 @@
 """Run the tasks that have no result yet, retry those whose worker died, and read all results.
 
-Any `concurrent.futures.Executor` can run tasks; this module has executors for this process, for processes of this
-machine, for Ray and for Dask. An executor gets `perform` and a call, and its future returns the outcome. A future that
-raises has lost its worker, and the task is submitted again.
+Workers are processes of this machine, or those of any `concurrent.futures.Executor`. An executor gets `perform` and a
+call, and its future returns the outcome. A future that raises has lost its worker, and the task is submitted again.
 
 A `WorkerProcess` exchanges lines of JSON with a process of its own, so that the death of that process affects nothing
-else. Workers of this machine are such processes, and so is whatever runs a task with a time limit, on any executor: a
-watchdog ends the process.
-
-A worker returns its result as the bytes of a file, and the driver stores it: workers need not see the folder.
+else. A worker returns its result as the bytes of a file, and the driver stores it: workers need not see the folder.
 """
 
 from __future__ import annotations
 
-import faulthandler
-import importlib
 import json
 import os
 import pkgutil
@@ -27,14 +21,14 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from peakrl.checks import check_choice, check_count, check_number
+from peakrl.checks import check_count
 from peakrl.cores import usable_cores
 from peakrl.errors import PeakError, SettingsError, SweepError
 from peakrl.progress import Progress, say
@@ -45,7 +39,6 @@ from peakrl.sweeps.store import Result, Store, Task
 MOST = 1000
 #: Most failures that an error message lists.
 SHOWN = 10
-ENGINES = ("processes", "ray", "dask")
 #: One thread per process, since processes run in parallel.
 LIBRARIES = ("NUMBA_NUM", "OMP_NUM", "OPENBLAS_NUM", "MKL_NUM", "BLIS_NUM", "VECLIB_MAXIMUM", "NUMEXPR_NUM")
 ONE_THREAD = {f"{library}_THREADS": "1" for library in LIBRARIES}
@@ -59,7 +52,6 @@ class Call(NamedTuple):
     key: str
     function: str
     config: Mapping[str, Any]
-    time_limit: float | None
     #: Folder of user modules and of relative paths in the configuration.
     search: str | None
 
@@ -104,8 +96,8 @@ class Completion:
 def run_tasks(tasks: Iterable[Task], folder: str | Path, **options: Any) -> list[Result]:
     """Return the result of every task, in order; only tasks without a result in `folder` are run.
 
-    The options are those of `complete`: `workers`, `engine`, `retries`, `time_limit`, `progress` and others. Failures
-    are raised after all other tasks are done.
+    The options are those of `complete`, such as `workers`, `engine` and `retries`. Failures are raised after all other
+    tasks are done.
     """
     wanted = list(tasks)
     failures = complete(wanted, folder, **options).failures
@@ -124,10 +116,8 @@ def complete(
     folder: str | Path,
     *,
     workers: int | None = None,
-    engine: str | Executor = "processes",
-    address: str | None = None,
+    engine: Executor | None = None,
     retries: int = 2,
-    time_limit: float | None = None,
     progress: bool = False,
     title: str = "Runs",
     search: str | None = None,
@@ -137,14 +127,11 @@ def complete(
     Parameters
     ----------
     workers
-        Processes (None: one per core; 1: in this process, unless there is a time limit).
-    engine, address
-        "processes"; "ray" or "dask", with the address of a cluster; or any `concurrent.futures.Executor` of processes,
-        such as that of `local_workers`.
+        Processes (None: one per core; 1: in this process).
+    engine
+        Any `concurrent.futures.Executor` of processes, such as that of `local_workers` or of a cluster.
     retries
         Retries of a task whose worker died.
-    time_limit
-        Seconds per task.
     progress, title
         Show progress on stderr, under this title.
     search
@@ -152,13 +139,9 @@ def complete(
     """
     if workers is not None:
         check_count(workers, "workers")
-    if not isinstance(engine, Executor):
-        check_choice(engine, "engine", ENGINES)
-    if address is not None and engine not in ("ray", "dask"):
-        raise SettingsError("address is for the engines ray and dask only")
+    if not isinstance(engine, Executor | None):
+        raise SettingsError(f"engine is {engine!r}; it must be a concurrent.futures.Executor")
     check_count(retries, "retries", 0)
-    if time_limit is not None:
-        check_number(time_limit, "time_limit", above=0, otherwise=" of seconds, or None")
     unique = {task.key: task for task in tasks}
     if not unique:
         return Completion()
@@ -166,9 +149,9 @@ def complete(
     missing = missing_tasks(unique.values(), store)
     done = Completion(found=len(unique) - len(missing))
     if missing:
-        calls = deque(Call(task.key, task.function, task.config, time_limit, search) for task in missing)
+        calls = deque(Call(task.key, task.function, task.config, search) for task in missing)
         with (
-            chosen_engine(engine, workers, address) as chosen,
+            local_workers(workers) if engine is None else nullcontext(engine) as chosen,
             Progress(title, total=len(unique), unit="runs", begin=done.found, enabled=progress) as shown,
         ):
             most = 1 if isinstance(chosen, InProcess) else workers or MOST
@@ -255,26 +238,18 @@ def perform(call: Call) -> Outcome:
 
 
 def perform_here(call: Call) -> Outcome:
-    """Run a task in this process, or in another one if it has a time limit."""
-    return perform_now(call) if call.time_limit is None else limited_worker.perform(call)
-
-
-def perform_now(call: Call, watchdog: IO[bytes] | None = None) -> Outcome:
-    """Run a task and return its outcome; exceptions of the task do not end the process.
-
-    After the time limit, the process ends with "Timeout" and a traceback in `watchdog`.
-    """
+    """Run a task and return its outcome; exceptions of the task do not end the process."""
     try:
         with tempfile.TemporaryDirectory(prefix="peakrl-") as folder:
             store = Store(folder)
-            store.write(made(call, watchdog))
+            store.write(made(call))
             return Outcome(store.path(call.key).read_bytes())
     except (Exception, SystemExit) as error:
         message = str(error) if isinstance(error, PeakError) else described(error)
         return Outcome(None, message, transient=isinstance(error, OSError | MemoryError))
 
 
-def made(call: Call, watchdog: IO[bytes] | None) -> Result:
+def made(call: Call) -> Result:
     """Call the function and return its result."""
     task = Task(call.function, call.config)
     if task.key != call.key:
@@ -286,12 +261,8 @@ def made(call: Call, watchdog: IO[bytes] | None) -> Result:
     begun = time.perf_counter()
     folder = FOLDER.set(call.search or ".")
     try:
-        if watchdog is not None and call.time_limit is not None:
-            # It does not need the GIL, and so ends the process even in compiled loops.
-            faulthandler.dump_traceback_later(call.time_limit, exit=True, file=watchdog)
         returned = function(dict(task.config))
     finally:
-        faulthandler.cancel_dump_traceback_later()
         FOLDER.reset(folder)
     return Result.of(task, returned, time.perf_counter() - begun)
 
@@ -321,7 +292,7 @@ def serve() -> None:
             load_function(sys.argv[1])()
     with suppress(BrokenPipeError):  # the driver has ended; the result is stored
         for line in calls:
-            outcome = perform_now(Call(*json.loads(line)), answers)
+            outcome = perform_here(Call(*json.loads(line)))
             payload = outcome.payload or b""
             answers.write(json.dumps([len(payload), *outcome[1:]]).encode() + b"\n" + payload)
 
@@ -369,8 +340,6 @@ class WorkerProcess:
             self._stop()
             raise
         code = self._stop()
-        if answer.startswith(b"Timeout"):
-            return Outcome(None, f"the time limit of {call.time_limit:g} s has passed")
         how = f"{signal.Signals(-code).name}({code})" if code < 0 else f"exit code {code}"
         return Outcome(None, f"the worker process died: {how}", transient=True)
 
@@ -393,20 +362,7 @@ class WorkerProcess:
         return process.wait()
 
 
-#: Runs the tasks with a time limit.
-limited_worker = WorkerProcess()
-
-
 # Executors ----------------------------------------------------------------------------------------------------------
-
-
-def chosen_engine(engine: str | Executor, workers: int | None, address: str | None) -> AbstractContextManager[Executor]:
-    """Return a context of the executor with that name; one that was passed is not shut down."""
-    if isinstance(engine, Executor):
-        return nullcontext(engine)
-    if engine == "processes":
-        return local_workers(workers)
-    return (ray_engine if engine == "ray" else dask_engine)(workers, address)
 
 
 @contextmanager
@@ -459,64 +415,3 @@ class LocalProcesses(ThreadPoolExecutor):
         for worker in self._workers:
             worker.end()
         super().shutdown(cancel_futures=True)
-
-
-class RayTasks(Executor):
-    """Runs tasks with Ray."""
-
-    def __init__(self, ray: Any) -> None:
-        self._ray = ray
-
-    def submit(self, fn: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:
-        """Submit a task without Ray's own retries, which the driver counts."""
-        remote = self._ray.remote(num_cpus=1, max_retries=0, runtime_env={"env_vars": ONE_THREAD})(fn)
-        future: Future[Any] = remote.remote(*args).future()
-        return future
-
-
-@contextmanager
-def ray_engine(workers: int | None, address: str | None) -> Iterator[Executor]:
-    """Yield an executor on the Ray cluster at `address`, or on one started on this machine."""
-    # Read by Ray on import: do not change GPU settings, and send no usage statistics.
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    ray = optional("ray", "ray")
-    ours = not ray.is_initialized()
-    if ours:
-        own = {} if address or "RAY_ADDRESS" in os.environ else {"num_cpus": workers, "include_dashboard": False}
-        try:
-            ray.init(address=address, log_to_driver=False, logging_level="error", **own)
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            raise SettingsError(f"there is no Ray cluster at {address!r}: {error}") from error
-    try:
-        yield RayTasks(ray)
-    finally:
-        if ours:
-            ray.shutdown()
-
-
-@contextmanager
-def dask_engine(workers: int | None, address: str | None) -> Iterator[Executor]:
-    """Yield an executor on the Dask cluster at `address`, or on one started on this machine."""
-    distributed = optional("distributed", "dask")
-    with ExitStack() as stack:
-        target: Any = address
-        if address is None:
-            count = workers or usable_cores()
-            local = distributed.LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None)
-            target = stack.enter_context(local)
-        try:
-            client = stack.enter_context(distributed.Client(target, timeout=10))
-        except (OSError, ValueError) as error:
-            raise SettingsError(f"there is no Dask cluster at {address!r}: {error}") from error
-        executor = client.get_executor(pure=False)
-        stack.callback(executor.shutdown, wait=False)
-        yield executor
-
-
-def optional(module: str, extra: str) -> Any:
-    """Return a module of an optional package, or raise with the extra that installs it."""
-    try:
-        return importlib.import_module(module)
-    except ImportError:
-        raise SettingsError(f"the engine {extra} is not installed here: pip install '.[{extra}]'") from None

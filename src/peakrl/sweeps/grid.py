@@ -342,10 +342,8 @@ def sweep(
     *,
     folder: str | Path | None = None,
     workers: int | None = None,
-    engine: str | Executor = "processes",
-    address: str | None = None,
+    engine: Executor | None = None,
     retries: int = 2,
-    time_limit: float | None = None,
     dry_run: bool = False,
     progress: bool = False,
     trust: Trust = False,
@@ -362,13 +360,10 @@ def sweep(
         Folder of the results. Default: that of the file.
     workers:
         Number of processes. Default: one per core.
-    engine, address:
-        "processes" (this machine), "ray" or "dask" (cluster at `address`), or a `concurrent.futures.Executor` of
-        processes.
+    engine:
+        A `concurrent.futures.Executor` of processes, such as that of a cluster. Default: processes of this machine.
     retries:
         Retries of a run whose worker died.
-    time_limit:
-        Seconds per run.
     dry_run:
         List missing runs without running anything; those that depend on code are `plan.unknown`.
     progress:
@@ -399,7 +394,7 @@ def sweep(
     store = Store.create(plan.folder)
     store.keep_names(plan.names())
     done = complete(
-        plan.tasks, plan.folder, workers=workers, engine=engine, address=address, retries=retries,
-        time_limit=time_limit, progress=progress, title=plan.name, search=plan.search,
+        plan.tasks, plan.folder, workers=workers, engine=engine, retries=retries, progress=progress, title=plan.name,
+        search=plan.search,
     )  # fmt: skip
     return SweepReport(plan, done.found, done.made, tuple(done.failures), ())

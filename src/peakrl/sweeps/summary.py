@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from peakrl.checks import LARGEST_SEED, check_confidence, check_number, real, whole
-from peakrl.errors import SettingsError, StorageError
+from peakrl.errors import StorageError
 from peakrl.evaluation.statistics import (
     ENOUGH_RUNS,
     Estimate,
@@ -35,7 +35,6 @@ from peakrl.evaluation.statistics import (
     interquartile_mean,
 )
 from peakrl.records import Field, Record, content_of
-from peakrl.storage import replacing
 from peakrl.sweeps.learning import FUNCTION
 from peakrl.sweeps.store import Result, Store, canonical, written
 from peakrl.types import Floats
@@ -277,18 +276,6 @@ def write_csv(records: Sequence[Row], path: str | Path) -> None:
     writer.writerow(map(quoted, columns))
     writer.writerows([quoted(record.get(name)) for name in columns] for record in records)
     write_file(path, text.getvalue().encode())
-
-
-def write_parquet(records: Sequence[Row], path: str | Path) -> None:
-    """Write one row per record; needs pyarrow."""
-    import importlib
-
-    try:
-        arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
-    except ImportError:
-        raise SettingsError("writing Parquet needs pyarrow, which is not installed: install it, or write CSV") from None
-    with replacing(path) as temporary:
-        parquet.write_table(arrow.Table.from_pylist(list(records)), str(temporary))
 
 
 def as_json(groups: Sequence[Group], comparisons: Sequence[Comparison]) -> dict[str, Any]:
