@@ -321,11 +321,12 @@ def test_a_safe_policy_that_is_not_safe_is_refused_with_its_cost():
         learn(INVENTORY, DOPE(total=3.5, safe_policy=unsafe), episodes=5)
 
 
-def test_a_safe_policy_without_room_below_the_limit_is_refused():
+@pytest.mark.parametrize("total", [0.0, 5e-324])
+def test_a_safe_policy_without_room_below_the_limit_is_refused(total):
     # No order is ever placed, so nothing is ever held: it costs nothing, and the limit is nothing.
     idle = Policy.from_rule(INVENTORY, lambda step, state: 0)
     with pytest.raises(SettingsError, match="safe_policy leaves no room"):
-        learn(INVENTORY, OptPessLP(total=0.0, safe_policy=idle), episodes=5)
+        learn(INVENTORY, OptPessLP(total=total, safe_policy=idle), episodes=5)
 
 
 @pytest.mark.parametrize("given", [(), (0.5,), tuple(np.zeros(INVENTORY.num_entries))])

@@ -57,6 +57,8 @@ from peakrl.types import Bytes, Floats, Layout, Longs
 
 #: Probabilities below this are rounding errors of the solver.
 LEAST_CHANCE = 1e-9
+#: Margins are divided by the gap, and must remain finite.
+LEAST_GAP = 1e-100
 #: (reward margin in spans, cost margin in ranges), [row] each.
 Margins = tuple[Floats, Floats]
 
@@ -392,14 +394,14 @@ class Pessimist(LinearPlanner):
         model, self.safe = compiled(self.task), read_only(safe)
         violations = value_of_mixture(model.layout, model.num_nodes, model.row_violation.sum(axis=1), self.safe)
         self.safe_cost = float(model.first_probability @ violations[model.first_slot])
-        if self.safe_cost >= self.limit:
+        #: (d - c0)/range
+        self.gap = (self.limit - self.safe_cost) / float(self.budget.ranges[0])
+        if self.gap < LEAST_GAP:
             verb = "is not safe" if self.safe_cost > self.limit else "leaves no room"
             raise SettingsError(
                 f"safe_policy {verb}: its expected violation is {self.safe_cost:.6g}, and the limit is "
                 f"{self.limit:g}; it must be less, the margins are divided by the difference"
             )
-        #: (d - c0)/range
-        self.gap = (self.limit - self.safe_cost) / float(self.budget.ranges[0])
 
     def start(self, first: int, first_row: int, log: Log) -> None:
         """Begin with the safe policy."""
