@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -143,15 +144,19 @@ class FileKind(NamedTuple):
 
     def write(self, path: str | Path, record: Record) -> None:
         """Write a record to a file."""
-        write_record(path, self.name, self.header() | record.plain, record.arrays)
+        write_file(path, self.content(path, record))
+
+    def content(self, path: str | Path, record: Record) -> bytes:
+        """Return what `write` writes."""
+        return record_content(path, self.name, self.header() | record.plain, record.arrays)
 
     def header(self) -> dict[str, Any]:
         """Return the values that every file begins with."""
         return {"schema": self.schema, "peakrl": __version__}
 
-    def read(self, path: str | Path) -> Record:
-        """Return the record of a file, or raise."""
-        record = Record(*read_record(path, self.name))
+    def read(self, path: str | Path, content: bytes | None = None) -> Record:
+        """Return the record of a file, or raise; `content` is that of the file if it is part of another one."""
+        record = Record(*read_record(path, self.name, content))
         with content_of(path):
             if record.plain["schema"] != self.schema:
                 raise StorageError(
@@ -197,6 +202,13 @@ def fields_of(path: str | Path) -> Iterator[None]:
 
 def write_record(path: str | Path, kind: str, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write a manifest and named arrays to `path`."""
+    write_file(path, record_content(path, kind, manifest, arrays))
+
+
+def record_content(
+    path: str | Path, kind: str, manifest: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+) -> bytes:
+    """Return what `write_record` writes."""
     from safetensors import SafetensorError
     from safetensors.numpy import save
 
@@ -210,7 +222,7 @@ def write_record(path: str | Path, kind: str, manifest: Mapping[str, Any], array
     except SafetensorError as error:
         raise StorageError(f"cannot write {path}: {error}") from error
     body = head.encode() + b"\n" + payload
-    write_file(path, MAGIC + str(VERSION).encode() + b"\n" + _digest(body) + b"\n" + body)
+    return MAGIC + str(VERSION).encode() + b"\n" + _digest(body) + b"\n" + body
 
 
 @contextlib.contextmanager
@@ -251,13 +263,15 @@ def kind_of(path: str | Path) -> str | None:
         return None
 
 
-def read_record(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def read_record(
+    path: str | Path, kind: str, content: bytes | None = None
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return the manifest and the arrays of a file that `write_record` wrote, or raise."""
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
     # In parts, so that a large file is not copied.
-    with reading(path) as file:
+    with reading(path) if content is None else io.BytesIO(content) as file:
         first, digest = file.readline(len(MAGIC) + 20), b""
         if first.startswith(MAGIC):
             digest = file.readline(DIGEST_LENGTH + 2)

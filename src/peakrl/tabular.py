@@ -155,11 +155,7 @@ class TabularModel(StateSpace):
 
     def save(self, path: str | Path) -> None:
         """Write the model to a file for `peakrl.load`; labels must be plain values and tuples of them."""
-        record = store_model(self, largest=math.inf)
-        if record.plain["left_out"] is not None:
-            left_out = record.plain["left_out"]
-            raise StorageError(f"cannot write {path}: {left_out}; use numbers, words and tuples of them")
-        MODEL.write(path, record)
+        MODEL.write(path, whole_record(self, path))
 
     # Derived arrays ------------------------------------------------------------------------------------------
 
@@ -506,6 +502,14 @@ def refuse_stuck_states(model: TabularModel) -> None:
                     "stays there, or compile the problem with horizon=None"
                 )
             raise ProblemError(f"available: state {state} can be reached at step {step} and has no action")
+
+
+def whole_record(model: TabularModel, path: str | Path) -> Record:
+    """Return the record of a model of any size, for a file; raise if it cannot hold a label."""
+    record = store_model(model, largest=math.inf)
+    if (why := record.plain["left_out"]) is not None:
+        raise StorageError(f"cannot write {path}: {why}; use numbers, words and tuples of them")
+    return record
 
 
 def store_model(model: TabularModel, *, largest: float | None = None) -> Record:

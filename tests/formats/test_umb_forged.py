@@ -10,6 +10,7 @@ import random
 import struct
 import tarfile
 import warnings
+from copy import deepcopy
 
 import pytest
 
@@ -32,16 +33,26 @@ WORDS = [0, 1, 2, 3, 7, 8, 1000, 2**31 - 1, 2**31, 2**52, 2**63 - 1, 2**63, 2**6
 
 def bases(folder):
     """Return the files of some good archives, each with labels and a reward to ask for."""
-    for name, seed, stationary in (("layered", 8, False), ("shared", 9, True)):
+    files = []
+    for seed, stationary in ((8, False), (9, True)):
         problem = random_problem(seed, states=3, actions=2, horizon=3, stationary=stationary, outcome_payoffs=True)
-        write_umb(compile_model(problem), folder / name)
-    (folder / "mdp").write_bytes((FOLDER.parent / "mdp.umb").read_bytes())
-    found = [(name, [], None) for name in ("layered", "shared")] + [("mdp", ["g"], "r")]
-    files = [(archive_files((folder / name).read_bytes()), labels, reward) for name, labels, reward in found]
-    for name, reward in (("machine", "earned"), ("battery", "sent"), ("jobs", "done"), ("die", "flips")):
-        files.append((archive_files((FOLDER / f"{name}.umb").read_bytes()), ["bad"], reward))
-    files.append((as_fractions(files[2][0]), ["g"], "r"))
-    return files
+        own = archive_files(write_umb(compile_model(problem), folder / "own.umb").read_bytes())
+        files += [(own, [], None), (by_another_tool(own), [], None)]
+    for name, label, reward in (
+        ("../mdp", "g", "r"), ("machine", "bad", "earned"), ("battery", "bad", "sent"), ("jobs", "bad", "done"),
+        ("die", "bad", "flips"),
+    ):  # fmt: skip
+        files.append((archive_files((FOLDER / f"{name}.umb").read_bytes()), [label], reward))
+    return [*files, (as_fractions(files[4][0]), ["g"], "r")]
+
+
+def by_another_tool(files):
+    """Return the files of one of our models without the model itself."""
+    index = json.loads(files["index.json"])
+    index["file-data"]["tool"] = "another"
+    return {name: data for name, data in files.items() if name != "peakrl/model"} | {
+        "index.json": json.dumps(index).encode()
+    }
 
 
 def as_fractions(files):
@@ -99,7 +110,7 @@ def forge_json(rng, value):
         elif kind < 0.5 and isinstance(value[key], int):
             value[key] += rng.choice([-2, -1, 1, 2])
         else:
-            value[key] = rng.choice(EXTREMES)
+            value[key] = deepcopy(rng.choice(EXTREMES))
         return
 
 
@@ -150,6 +161,7 @@ def forge_bytes(rng, data):
 def try_forgeries(numbers, folder):
     """Return how many of the forged files were refused and read."""
     originals, counts, path = bases(folder), {"refused": 0, "read": 0}, folder / "forged.umb"
+    own = [files for files, *_ in originals if "peakrl/model" in files]
     for number in numbers:
         rng = random.Random(number)
         files, labels, reward = rng.choice(originals)
@@ -162,12 +174,16 @@ def try_forgeries(numbers, folder):
         except PeakError as error:
             counts["refused"] += str(path) in str(error)
             continue
+        counts["read"] += 1
+        found = archive_files(data)
+        if json.loads(found["index.json"]).get("file-data", {}).get("tool") == "peakrl":  # only what was written
+            assert {**found, **next(files for files in own if files["index.json"] == found["index.json"])} == found
+            continue
         table, actions = naive_model(data, labels, reward)
         assert unrolled(model) == table, number
         assert [[model.action_of_row(row) for row in model.rows_of_slot(s)] for s in range(len(table))] == actions, (
             number
         )
-        counts["read"] += 1
     return counts
 
 

@@ -83,9 +83,8 @@ def naive_model(data, never, reward):
     own = index.get("annotations", {}).get("peakrl", {})
     chosen = reward or next(iter(index.get("annotations", {}).get("rewards", {})), None)
     paid = [annotation("rewards", chosen) if chosen else {}]
-    paid += [annotation("peakrl", f"constraint-{i}") for i in range(len(own)) if f"constraint-{i}" in own]
+    paid += [annotation("peakrl", name) for name in own]
     labels = [annotation("aps", name)["states"] for name in never]
-    ends = annotation("peakrl", "end")["choices"] if "end" in own else [0] * choices
     state_start, choice_start = starts("state-to-choices.bin", states), starts("choice-to-branches.bin", choices)
     target = integers(files["branch-to-target.bin"], 8)
     kind = system.get("branch-probability-type")
@@ -97,8 +96,6 @@ def naive_model(data, never, reward):
     for state in range(states):
         rows, taken = [], []
         for choice in range(state_start[state], state_start[state + 1]):
-            if ends[choice]:
-                continue
             row = []
             for branch in range(choice_start[choice], choice_start[choice + 1]):
                 where = {"states": state, "choices": choice, "branches": branch}
@@ -117,11 +114,10 @@ def naive_model(data, never, reward):
 
 def action_names(files, count):
     """Return the names of the actions."""
-    if count and "peakrl/actions.json" in files:
-        return [tuple(each) if isinstance(each, list) else each for each in json.loads(files["peakrl/actions.json"])]
     if not count or "actions/choices/strings.bin" not in files:
         return list(range(count)) if count else [None]
-    start, text = integers(files["actions/choices/string-mapping.bin"], 8), files["actions/choices/strings.bin"]
+    mapping, text = files.get("actions/choices/string-mapping.bin"), files["actions/choices/strings.bin"]
+    start = range(count + 1) if mapping is None else integers(mapping, 8)
     return [text[start[i] : start[i + 1]].decode() or None for i in range(count)]
 
 
