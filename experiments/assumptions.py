@@ -234,6 +234,9 @@ def draw_assumptions(record: FigureRecord) -> Figure:
         draw_bars(left, record, variant)
         draw_gaps(right, record, variant)
         left.set_title(variant.capitalize(), loc="left")
+    shown = {name: line for _, axes in grid for line, name in zip(*axes.get_legend_handles_labels(), strict=True)}
+    note = f"declared; gaps below {LEAST_GAP:g} % are drawn there"
+    figure.legend(list(shown.values()), list(shown), title=note, loc="outside upper center", ncols=3)
     return figure
 
 

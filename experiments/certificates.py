@@ -360,7 +360,7 @@ def asked(model: TabularModel, epsilon: float, failure_probability: float) -> fl
 # Drawing ---------------------------------------------------------------------------------------------------------
 
 COLOURS = dict(zip(ENERGY, (BLUE, GREEN, PURPLE, SKY, GREY, YELLOW, ORANGE, BLACK), strict=True))
-COLOURS["deterministic"] = BLACK
+COLOURS["deterministic"] = PURPLE
 COLUMNS = 2
 
 

@@ -487,6 +487,8 @@ def draw_robustness(record: FigureRecord) -> Figure:
                 axes.plot([median], [y], color=colour, marker="o", markersize=4, markerfacecolor=fill)
                 axes.plot([worst], [y], color=colour, marker="|", markersize=8, linestyle="")
         axes.set_xscale("log")
+        ticks = [10.0**power for power in range(-4, 3)]
+        axes.set_xticks(ticks, [f"≤ {FLOOR:g}", *(f"{tick:g}" for tick in ticks[1:])])
         axes.set_yticks(range(len(record.variants)), record.variants)
         axes.invert_yaxis()
         title = f"After {place:,.0f} episodes: median (hollow: some policy violates) to worst (bar) gap"

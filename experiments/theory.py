@@ -306,20 +306,24 @@ def draw_theory(record: FigureRecord) -> Figure:
 
 
 def draw_panel(axes: Axes, record: FigureRecord, variant: str, measured: str) -> None:
-    """Draw every curve of a measure, as far as it is above 0, with its slope in the legend."""
+    """Draw every curve of a measure as far as it is above 0, or all of it if none is; its slope is in the legend."""
     from matplotlib.ticker import NullFormatter
 
     # A run on the fork passes a threshold: no slope describes that.
     slopes = {} if variant == TRADE_OFF["fork"] else record.curves(variant, f"slope of the {measured}")
     curves = record.curves(variant, measured)
+    positive = any(row.mean > 0 for rows in curves.values() for row in rows)
     for colour, (name, rows) in zip(colours(record, variant), curves.items(), strict=False):
-        above = [row for row in rows if row.mean > 0]
+        above = [row for row in rows if row.mean > 0 or not positive]
         if not above:
             continue
         label = f"{name}: {slopes[name][0].mean:.2f}" if name in slopes else name
         dashed = name.endswith("c = 1") or name.startswith("last")
         curve(axes, above, label, colour, band=False, linestyle="--" if dashed else "-", marker="o", markersize=2.5)
     log_axes(axes)
+    if not positive:
+        axes.set_yscale("linear")
+        axes.text(0.5, 0.65, "0 throughout: what violates earns more", ha="center", transform=axes.transAxes)
     axes.xaxis.set_minor_formatter(NullFormatter())
     if measured == "positive regret" and variant == CONJECTURE:
         # The optimal rate, through the least of the last points.
@@ -331,12 +335,7 @@ def draw_panel(axes: Axes, record: FigureRecord, variant: str, measured: str) ->
     axes.set_xlabel("T, steps in all")
     what = "expected, an episode" if variant == AVERAGES else "summed over the episodes"
     axes.set_ylabel(f"{measured}, {what}")
-    axes.set_title(variant, loc="left")
-    if not axes.lines:
-        note = f"{measured}: never above 0, since what violates earns more"
-        axes.text(0.5, 0.5, note, ha="center", transform=axes.transAxes)
-        axes.set_axis_off()
-        return
+    axes.set_title(f"{variant}: {measured}", loc="left")
     title = "fitted slope behind the colon" if slopes else None
     axes.legend(
         fontsize=6.5, title=title, title_fontsize=6.5, handlelength=3, loc="center left", bbox_to_anchor=(1.01, 0.5)
