@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from matplotlib.image import imread
 
 from experiments.page import figure_section
 from experiments.records import read_figure
@@ -101,6 +103,20 @@ def test_downloads_have_the_rows_of_the_record(opened: Opened, folder: Path) -> 
     expected = [row for row in record.rows if row.measure == "violation"]
     assert [(row[0], float(row[1])) for row in drawn[1:]] == [(row.curve, row.x) for row in expected]
     assert [float(row[2]) for row in drawn[1:]] == pytest.approx([row.mean for row in expected], rel=1e-6)
+
+
+def test_curves_maps_and_schedules_can_be_saved_as_they_are_drawn(opened: Opened) -> None:
+    opened.draw_all()
+    assert opened.download("[data-csv-chart=run-energy-run-map]")[0] == ["arrival", "battery", "value"]
+    schedule = opened.download("[data-csv-chart=run-jobs-run-gantt-learned]")
+    assert schedule[0][:3] == ["job", "start", "end"]
+    assert len(schedule) == 6
+    for chart in ("figure-2-frozen-violation", "run-energy-run-map", "run-jobs-run-gantt-learned"):
+        with opened.page.expect_download() as saved:
+            opened.page.click(f"[data-png={chart}]")
+        assert saved.value.suggested_filename == f"{chart}.png"
+        picture = imread(saved.value.path())[..., :3]  # curves and cells have colours, axes and words are grey
+        assert np.count_nonzero(np.ptp(picture, axis=2) > 0.3) > 1000
 
 
 def test_a_filter_hides_rows_but_the_download_keeps_them(opened: Opened) -> None:

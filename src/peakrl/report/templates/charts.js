@@ -204,7 +204,15 @@
 
   const tableRows = (table) => [...table.rows].map((row) => [...row.cells].map((c) => c.dataset.value ?? c.textContent));
 
-  function chartRows(spec) {
+  // A map and a schedule as they are shown now; curves with their spread.
+  function chartRows(id) {
+    const spec = data[id];
+    if (spec.bars) return [Object.keys(spec.bars[0]), ...spec.bars.map((bar) => Object.values(bar))];
+    if (!spec.series) {
+      const plot = document.getElementById(id), map = plot.data[0], title = (axis) => plot.layout[axis].title.text;
+      const rows = map.text.flatMap((line, i) => line.map((text, j) => [map.x[j], map.y[i], text]));
+      return [[title("xaxis"), title("yaxis"), "value"], ...rows.filter((row) => row[2] !== "")];
+    }
     const rows = [["series", spec.x || "x", spec.y, "standard deviation", "low", "high"]];
     for (const series of spec.series) {
       const at = (name, i) => (series[name] ? series[name][i] : null);
@@ -213,12 +221,26 @@
     return rows;
   }
 
+  // The page writes titles and legends in HTML; a picture has its own.
+  function downloadPicture(id) {
+    const plot = document.getElementById(id), curves = data[id].series !== undefined;
+    const traces = plot.data.map((one) => ({ ...one, name: one.name && escaped(one.name), showlegend: one.fill !== "toself" }));
+    if (!curves && traces[0].colorbar) traces[0].showscale = true;
+    const dress = {
+      title: { text: escaped(document.getElementById(`${id}-title`).textContent), font: { size: 15 } }, paper_bgcolor: colour("panel"),
+      showlegend: curves || plot.layout.showlegend, legend: { orientation: "h", y: -0.2 }, margin: { l: 70, r: 20, t: 50, b: 60 },
+    };
+    const size = { width: 900, height: 560, scale: 2 };
+    Plotly.downloadImage({ data: traces, layout: { ...plot.layout, ...dress } }, { format: "png", filename: id, ...size });
+  }
+
   document.addEventListener("click", (event) => {
-    const button = event.target.closest("[data-csv-table], [data-csv-chart]");
+    const button = event.target.closest("[data-csv-table], [data-csv-chart], [data-png]");
     if (!button) return;
-    const table = button.dataset.csvTable, chart = button.dataset.csvChart;
+    const { csvTable: table, csvChart: chart, png } = button.dataset;
     if (table) save(`${table}.csv`, csv(tableRows(document.getElementById(table))));
-    else save(`${chart}.csv`, csv(chartRows(data[chart])));
+    else if (chart) save(`${chart}.csv`, csv(chartRows(chart)));
+    else downloadPicture(png);
   });
 
   function filter(select) {

@@ -103,7 +103,9 @@
       item.append(box, text);
       return item;
     }));
-    return { zmin: -0.5, zmax: last + 0.5, colorscale: steps, showscale: false };
+    // The page has the key above; a downloaded picture has this one.
+    const colorbar = { tickvals: layer.labels.map((_, i) => i), ticktext: layer.labels.map(escaped) };
+    return { zmin: -0.5, zmax: last + 0.5, colorscale: steps, showscale: false, colorbar };
   }
 
   function mapState(spec, state) {
