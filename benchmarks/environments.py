@@ -67,10 +67,10 @@ CASES = {
 def learner_settings() -> dict[str, LearnerSettings]:
     """Return the learners that are timed."""
     return {
-        "posterior (default)": PosteriorSampling(),
-        "practical": SafeQ(),
+        "PosteriorSampling (default)": PosteriorSampling(),
+        "SafeQ": SafeQ(),
         "Algorithm 1": ConstrainedQ.published(0.1),
-        "certified": Certified(0.5),
+        "Certified": Certified(0.5),
         "UCBVI": learners.UCBVI(),
         "Triple-Q": learners.TripleQ(total=1.0),
     }

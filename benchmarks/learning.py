@@ -44,15 +44,15 @@ def table_bytes(active: Trainer) -> int:
 
 
 def kernel_rates(section: Section, repeats: int, quick: bool) -> None:
-    """Algorithm 1 with each bonus and the practical learner, and the ratio to C."""
+    """Algorithm 1 with each bonus and SafeQ, and the ratio to C."""
     kinds: dict[str, Any] = {
         "Algorithm 1, no bonus": ConstrainedQ.published(0.1),
         "Algorithm 1, Hoeffding": ConstrainedQ.paper(0.1, bonus="hoeffding"),
         "Algorithm 1, Bernstein": ConstrainedQ.paper(0.1),
-        "practical": SafeQ(),
-        "practical, steps not shared": SafeQ(share_steps=False),
+        "SafeQ": SafeQ(),
+        "SafeQ, steps not shared": SafeQ(share_steps=False),
     }
-    without_c = ("Algorithm 1, Hoeffding", "practical", "practical, steps not shared")
+    without_c = ("Algorithm 1, Hoeffding", "SafeQ", "SafeQ, steps not shared")
     for name, (model, episodes) in problems(quick).items():
         for kind, settings in kinds.items():
             functions: list[Callable[[], Any]] = [bare_run(model, settings, episodes)]

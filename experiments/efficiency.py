@@ -34,7 +34,7 @@ TASKS = "experiments.efficiency"
 GAP, AVERAGED, EPISODES = ("gap", "%"), ("averaged gap", "%"), ("settled", "episodes")
 #: A policy counts as good when it is this close to the optimum (share of it) and violates nothing.
 CLOSE = 0.01
-POSTERIOR, PRACTICAL, DECLARED = "posterior sampling", "practical", "practical, structure declared"
+POSTERIOR, PRACTICAL, DECLARED = "PosteriorSampling", "SafeQ", "SafeQ, structure declared"
 PLANNER = "model-based planner"
 #: Algorithm 1 has no better constants known on this problem than no bonus, a stepwise start and a small penalty:
 #: Theorem 2's form with rewards as they are (eta = (KH)^phi, about 7), the largest slack and Slater constant that still
@@ -81,7 +81,7 @@ QUICK = replace(
 
 
 def our_learners(peak: float) -> dict[str, dict[str, Any]]:
-    """Return the default, and the practical learner as it comes and with everything that can be declared."""
+    """Return the default, and SafeQ as it comes and with everything that can be declared."""
     known = Assumptions(constraint_depends_on="action", max_reward=math.log(1 + peak))
     return {
         POSTERIOR: configured(PosteriorSampling()),

@@ -46,7 +46,7 @@ EXACT_TOLERANCE = 0.0005
 RANDOM_LEARNERS = {
     "Algorithm 1 as printed": ConstrainedQ.paper(0.1, c1=0.001, c2=0.001),
     "stepwise start, no bonus": ConstrainedQ.published(0.1),
-    "practical learner": SafeQ(),
+    "SafeQ": SafeQ(),
 }
 
 

@@ -225,7 +225,7 @@ COMPARED = {
     "causal optimum": (GREY, "x", ":"),
     "Algorithm 1 as printed": (ORANGE, "D", "-"),
     "stepwise start, no bonus": (PURPLE, "P", "-"),
-    "practical learner": (BLUE, "o", "-"),
+    "SafeQ": (BLUE, "o", "-"),
 }
 
 

@@ -336,20 +336,22 @@ def shares(case: Case) -> tuple[float, ...]:
 
 #: By name. `scale` and `bonus` are those at which each method was at its best.
 METHODS = {
-    "posterior": Method(PEAK, lambda case: PosteriorSampling(), certifies=SEEN),
-    "practical": Method(PEAK, lambda case: SafeQ(), certifies=SEEN),
-    "certified": Method(PEAK, lambda case: Certified(epsilon=shares(case)), certifies=PROVED),
-    "certified, declared": Method(
+    "PosteriorSampling": Method(PEAK, lambda case: PosteriorSampling(), certifies=SEEN),
+    "SafeQ": Method(PEAK, lambda case: SafeQ(), certifies=SEEN),
+    "Certified": Method(PEAK, lambda case: Certified(epsilon=shares(case)), certifies=PROVED),
+    "Certified, declared": Method(
         PEAK, lambda case: Certified(epsilon=shares(case)), certifies=PROVED,
         knows="which pairs share a distribution; rewards; f is of the action", declared=("groups", "action", "rewards"),
     ),
     "SUCBVI": Method(PEAK, lambda case: SUCBVI(), certifies=f"{SEEN}; dead ends too"),
     "UCBVI": Method(PEAK, lambda case: UCBVI(), certifies=SEEN),
     "RLSVI": Method(PEAK, lambda case: RLSVI(), certifies=SEEN),
-    "masked Q": Method(PEAK, lambda case: MaskedQ(), SUPPORT, "never violates", support=True),
-    "posterior, support": Method(PEAK, lambda case: PosteriorSampling(), SUPPORT, "never violates", support=True),
+    "MaskedQ": Method(PEAK, lambda case: MaskedQ(), SUPPORT, "never violates", support=True),
+    "PosteriorSampling, support": Method(
+        PEAK, lambda case: PosteriorSampling(), SUPPORT, "never violates", support=True
+    ),
     "Algorithm 1": Method(TABLES, lambda case: ConstrainedQ(slack=0.1, bonus="none", start="stepwise")),
-    "maximin Q": Method(TABLES, lambda case: MaximinQ(penalty=2.0), "a penalty that is enough"),
+    "MaximinQ": Method(TABLES, lambda case: MaximinQ(penalty=2.0), "a penalty that is enough"),
     "Triple-Q": Method(TABLES, lambda case: TripleQ(total=case.limit), "K"),
     "Triple-Q, HI tables": Method(
         TABLES, lambda case: TripleQ(per_step=case.limit / compiled(case.problem).horizon), "K"
@@ -385,17 +387,17 @@ QUEUES = ("OptDual", "OptPrimalDual", "OPDOP", "regularised", "NPG-PD", "WeiMDP"
 OPTIMISTS = ("certainty-equivalent LP", "OptCMDP, 1", "OptCMDP, 0.01", "OptCMDP-bonus, 0.01")
 SAFE_START = ("OptPess-LP, 0.01", "DOPE, 0.01")
 PEAKS = (
-    "posterior", "practical", "certified", "SUCBVI", "UCBVI", "RLSVI", "masked Q", "posterior, support", "Algorithm 1",
-    "maximin Q",
+    "PosteriorSampling", "SafeQ", "Certified", "SUCBVI", "UCBVI", "RLSVI", "MaskedQ",
+    "PosteriorSampling, support", "Algorithm 1", "MaximinQ",
 )  # fmt: skip
 ON_COUNTS = ("certainty-equivalent LP", "OptCMDP, 0.01", "OptCMDP-bonus, 0.01", *SAFE_START)
 #: Which methods each problem has. Limits on a total cost say nothing of single steps, so HI tables are for the peak
-#: problems; what is declared to `certified` is true of transmitters only.
+#: problems; what is declared to `Certified` is true of transmitters only.
 ROWS = {
     "inventory": (*OPTIMISTS, *SAFE_START, *QUEUES),
     "grid": (*OPTIMISTS, *SAFE_START, *QUEUES),
-    "tiny harvesting": (*PEAKS, "certified, declared", *ON_COUNTS, *QUEUES, "Triple-Q, HI tables"),
-    "transmitter": (*PEAKS, "certified, declared", *ON_COUNTS, *QUEUES, "Triple-Q, HI tables"),
+    "tiny harvesting": (*PEAKS, "Certified, declared", *ON_COUNTS, *QUEUES, "Triple-Q, HI tables"),
+    "transmitter": (*PEAKS, "Certified, declared", *ON_COUNTS, *QUEUES, "Triple-Q, HI tables"),
     "scheduling": (*PEAKS, *ON_COUNTS, *QUEUES, "Triple-Q, HI tables"),
 }
 

@@ -21,7 +21,7 @@ STYLES = {
     "slack 0.001": ("green", "dot"),
     "Algorithm 1 as printed": ("orange", "solid"),
     "stepwise start, no bonus": ("purple", "solid"),
-    "practical learner": ("blue", "solid"),
+    "SafeQ": ("blue", "solid"),
     "greedy": ("yellow", "solid"),
     "balanced": ("green", "solid"),
     "balanced (non-causal)": ("green", "solid"),

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 Generator = np.random.Generator
 TASK = "experiments.robustness:learn_instance"
-POSTERIOR, PLANNER = "posterior sampling", "UCBVI"
+POSTERIOR, PLANNER = "PosteriorSampling", "UCBVI"
 LEARNERS: dict[str, LearnerSettings] = {
     POSTERIOR: PosteriorSampling(),
-    "practical": SafeQ(),
+    "SafeQ": SafeQ(),
     PLANNER: UCBVI(),
 }
 #: Worst gap that posterior sampling may leave, by family and episodes; what is not here is shown.
@@ -99,7 +99,7 @@ def measure(request: Request, settings: Robustness) -> FigureRecord:
         if family != CATASTROPHE  # which is measured as a probability
         for gap in list(at_places(settings, found[family, POSTERIOR]).values())[-1]
     ]
-    checks.append(at_most("posterior sampling: runs stuck at the end", float(sum(gap > STUCK for gap in last)), 0.0))
+    checks.append(at_most("PosteriorSampling: runs stuck at the end", float(sum(gap > STUCK for gap in last)), 0.0))
     values = {**asdict(settings), "quick": request.quick, "learners": {k: v.as_dict() for k, v in LEARNERS.items()}}
     title = "How reliably learners come to the optimum"
     return FigureRecord("robustness", title, "episode", values, rows, tuple(request.judged(checks)))

@@ -196,7 +196,7 @@ def conjecture(request: Request, settings: Theory) -> Part:
         f"Theorem 2, phi {phi:g}, c = 1": deterministic(phi, 1.0),
         "fixed penalty, no bonus": ConstrainedQ(slack=0.0, penalty=2.0, start="tight"),
         "SUCBVI": SUCBVI(),
-        "posterior sampling": PosteriorSampling(),
+        "PosteriorSampling": PosteriorSampling(),
     }
     tasks = {
         (name, episodes): [

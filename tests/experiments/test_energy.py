@@ -101,7 +101,7 @@ def test_figure_2_has_every_curve_and_is_drawn_from_its_files_alone(tmp_path: Pa
     assert {name for name in frozen if not name.startswith(PAPER)} == {"slack 0.1", "slack 0.01", "integer optimum"}
     assert [row.x for row in frozen["slack 0.1"]] == [100, 200, 300, 400]
     assert {row.samples for row in frozen["slack 0.1"]} == {4}
-    assert set(random) == {"Algorithm 1 as printed", "stepwise start, no bonus", "practical learner"}
+    assert set(random) == {"Algorithm 1 as printed", "stepwise start, no bonus", "SafeQ"}
     for path in (tmp_path / "records").rglob("*.run"):
         path.unlink()
     png, pdf = draw_figure("figure-2", tmp_path)
@@ -114,8 +114,8 @@ def test_figure_3_has_every_curve_and_judges_what_does_not_hang_on_luck(tmp_path
     record.write(tmp_path)
     frozen, random = record.curves("frozen", "sum rate"), record.curves("random", "sum rate")
     assert {"greedy", "balanced", "learner", "integer optimum", "convex bound", PAPER + "learner"} <= set(frozen)
-    assert {"causal optimum", "balanced (non-causal)", "practical learner"} <= set(random)
-    assert [row.x for row in random["practical learner"]] == [8, 12]
+    assert {"causal optimum", "balanced (non-causal)", "SafeQ"} <= set(random)
+    assert [row.x for row in random["SafeQ"]] == [8, 12]
     judged = [check for check in record.checks if check.within is not None]
     assert {check.against for check in judged if check.tolerance == 5e-4} == {"exact value"}
     assert all(check.within for check in judged if check.against == "exact value")

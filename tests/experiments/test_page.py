@@ -88,7 +88,7 @@ def test_a_damaged_record_is_an_error_and_not_left_out(tmp_path: Path) -> None:
 
 def test_a_logarithmic_axis_of_gaps_ends_where_gaps_no_longer_matter() -> None:
     words = {"lower": 1e-14, "median": -3.0, "upper": 0.5}  # a policy that violates may earn more than the optimum
-    rows = [Row("peak 8", "practical", f"{word} gap", "%", x, y, None, 20) for word, y in words.items() for x in (1, 2)]
+    rows = [Row("peak 8", "SafeQ", f"{word} gap", "%", x, y, None, 20) for word, y in words.items() for x in (1, 2)]
     chart = quartile_chart(FigureRecord("efficiency", "", "episode", {}, tuple(rows), ()), "peak 8", "gap")
     assert chart.data["floor"] == FLOOR["gap"] > 0
     assert "log axis from 0.01" in chart.title
