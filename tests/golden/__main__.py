@@ -23,6 +23,8 @@ def main() -> int:
         for name, case in cases()
         if not options.words or any(word in name for word in options.words)
     }
+    if not found:
+        parser.error(f"no case has {' or '.join(options.words)} in its name")
     if options.write:
         stored = json.loads(MANIFEST.read_text()) if options.words else {}
         MANIFEST.write_text(json.dumps(stored | found, indent=1, sort_keys=True) + "\n")

@@ -1,4 +1,6 @@
-"""Check a stored certificate by its evidence, in numpy; it shares only the sentences of `rests_on` with its maker.
+"""Check a stored certificate by its evidence, in numpy, with code of its own.
+
+With what makes certificates it shares the sentences of `rests_on`, and in `verify_grid` interval arithmetic.
 
 The check of its kind returns every number of the certificate that follows from its evidence, whether a violation is
 known to be possible, how far values may be off by rounding, and what it rests on; a ValueError names what is invalid.
