@@ -331,3 +331,52 @@ def test_a_policy_of_other_states_is_refused_by_name():
     policy = peakrl.learn(env, episodes=5).policy
     with pytest.raises(peakrl.PeakError, match=r"no first state of 'energy harvesting' was visited"):
         peakrl.certify(peakrl.problems.energy_harvesting(peak_power=3), policy)
+
+
+# --- Policies of something else ---------------------------------------------------------------------------------------
+
+
+class Stock(peakrl.Problem):
+    """A stock of 2, 0 or 1, in this order; the right action, which differs from state to state, earns 1."""
+
+    name, horizon, reward_range, stationary = "stock", 3, (0.0, 1.0), True
+    constraint_names, constraint_bounds = ("limit",), (1.0,)
+
+    def initial(self):
+        return [(1.0, 2)]
+
+    def actions(self, step, state):
+        return [0, 1]
+
+    def outcomes(self, step, state, action):
+        right = action == (1, 0, 1)[state - 2]
+        return [(1.0, (state + 1) % 3 if right else state, float(right), (1.0 if right else -0.1,))]
+
+
+def test_a_policy_that_numbers_the_states_of_a_problem_is_not_taken_for_one_of_its_labels():
+    problem = Stock()
+    run = peakrl.learn(peakrl.to_gymnasium(problem), episodes=300, seed=1)
+    assert list(peakrl.compile_model(problem).state_labels) == [2, 0, 1]
+    with pytest.raises(PolicyError, match="'peakrl/Problem-v0', which numbers the states"):
+        peakrl.certify(problem, run.policy)
+
+
+def test_a_policy_without_an_end_is_not_certified_for_some_steps():
+    """Otherwise its gain would be the value, and its long-run violation that of an episode."""
+    model = peakrl.compile_model(Stock())
+    policy = peakrl.solve(model, discount=0.5).policy
+    with pytest.raises(PolicyError, match="has no end, but an episode of 'stock' has 3 steps"):
+        peakrl.certify(model, policy)
+    assert peakrl.certify(model, peakrl.Policy.from_rule(model, policy.action)).value_low == 3
+
+
+def test_an_averaged_policy_of_an_environment_has_no_table():
+    """The table of its mean decisions would mix its policies at each step, and has another value."""
+    run = peakrl.learn(ModelEnvironment(MODEL, 1), episodes=20)
+    with pytest.raises(PolicyError, match="follows one of its policies for a whole episode"):
+        peakrl.certify(MODEL, run.averaged_policy)
+
+
+def test_a_discount_is_not_ignored_on_an_environment():
+    with pytest.raises(SettingsError, match="discounted sums are certified on models only"):
+        peakrl.certify(ModelEnvironment(MODEL, 1), lambda step, state, actions: actions[0], discount=0.9)

@@ -49,6 +49,7 @@ from peakrl.planning import GridPolicy, Solution, solve
 from peakrl.planning.backward import threads_for
 from peakrl.planning.solution import row_costs, row_rewards
 from peakrl.planning.stationary import Task, decisions, discounted
+from peakrl.policy.export import Exported
 from peakrl.policy.mixture import AnyPolicy, AveragedPolicy, model_for
 from peakrl.policy.tables import Policy, StochasticPolicy, simplest_policy
 from peakrl.tabular import TabularModel
@@ -140,10 +141,17 @@ def certify(
     """
     asked = Asked.checked(epsilon, failure_probability, episodes, seed)
     if not isinstance(target, TabularModel) and not is_problem(target):
+        if discount is not None:
+            raise SettingsError("discounted sums are certified on models only, exactly: leave discount= out")
         return sampled(EnvironmentEpisodes(target, policy, asked.stream, unknown), None, asked)
     model = as_model(target)
     if model.steps is None or discount is not None:
         return certify_endless(model.with_horizon(None), policy, discount, asked)
+    if isinstance(policy, Exported) and policy.model.steps is None:
+        raise PolicyError(
+            f"the policy has no end, but an episode of {model.name!r} has {model.steps} steps: pass discount=, or make "
+            "it a policy of the model with Policy.from_rule(model, policy.action)"
+        )
     if asked.episodes is None and isinstance(getattr(policy, "model", None), VisitedStates):
         return certify_on_table(model, policy, asked.epsilon)
     optimum = solve(model) if can_solve(model) else None
@@ -369,6 +377,17 @@ def policy_on_table(table: TabularModel, policy: Any) -> Policy | StochasticPoli
 
 def filled_on_table(table: TabularModel, policy: Any) -> tuple[Policy | StochasticPolicy, bool]:
     """Return what a policy does on the table, and whether it draws actions in states that it does not know."""
+    if isinstance(policy, AveragedPolicy):
+        raise PolicyError(
+            "an averaged policy follows one of its policies for a whole episode, which no table of an environment's "
+            "states does: pass run.policy, or simulate it"
+        )
+    labels = (table.action_labels, table.state_labels)[: 1 + (policy.model.name == "peakrl/Problem-v0")]
+    if policy.model.name.startswith("peakrl/") and any(list(each) != list(range(len(each))) for each in labels):
+        raise PolicyError(
+            f"the policy was learned on {policy.model.name!r}, which numbers the states and actions of a problem, and "
+            f"{table.name!r} has other labels: learn on the problem itself, or certify on the environment"
+        )
     firsts = [table.state_of_slot(slot) for slot in table.first_slot.tolist()]
     if not any(policy.model.state_number(state) < policy.model.num_states for state in firsts):
         raise PolicyError(
