@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 import math
 import operator
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -152,6 +152,16 @@ def check_bounds(value: Any, what: str, count: int | None = None, *, error: Erro
             needed = f"it must lie between {SMALLEST_BOUND:g} and {LARGEST:g}: choose another unit"
             raise error(f"{what}: number {index} is {bound}; {needed}")
     return bounds
+
+
+def check_no_costs(columns: Iterable[str], where: object, *, error: Error = ProblemError) -> None:
+    """Raise if a column of costs would be read as a constraint."""
+    for column in columns:
+        if column.lower() in ("cost", "costs"):
+            raise error(
+                f"{where}: column {column!r} would be a constraint, which is satisfied if it is >= 0, and a cost is "
+                "not: write limit - cost, under another name"
+            )
 
 
 def bound_above(largest: float) -> float:

@@ -14,7 +14,7 @@ import peakrl
 from helpers.random_problems import random_problem
 from helpers.recorded_logs import as_rule, logs_of, record, truth
 from peakrl import Assumptions, Certificate, Logs, compile_model, evaluate, learn, load, solve, verify
-from peakrl.errors import PeakError, SettingsError, StorageError, TargetError
+from peakrl.errors import PeakError, PolicyError, SettingsError, StorageError, TargetError
 from peakrl.learners import Pessimistic
 from peakrl.problems import energy_harvesting
 
@@ -188,6 +188,22 @@ def test_a_violation_in_the_log_counts_and_is_avoided():
     assert run.policy.action(0, 0) == 0
     assert run.certificate.violation_probability_high < 1
     assert evaluate(logs, lambda step, state, actions: 1).violation_probability_high == 1
+
+
+def test_a_column_of_costs_is_not_read_as_a_constraint():
+    """1 where it is violated would count as satisfied."""
+    with pytest.raises(SettingsError, match="'cost' would be a constraint, which is satisfied if it is >= 0"):
+        Logs.from_frame(
+            changed(cost=[0, 1, 0, 1]), horizon=2, reward_range=(0, 1), constraints="cost", constraint_bounds=[1]
+        )
+
+
+def test_a_random_function_is_not_a_given_policy():
+    """One draw for each state would be bounded in place of the function."""
+    drawn = iter(range(100))
+    logs = Logs.from_frame(TABLE, horizon=2, reward_range=(0, 1))
+    with pytest.raises(PolicyError, match="called twice at step 0 in state 0 the policy takes 0 and 1"):
+        evaluate(logs, lambda step, state, actions: next(drawn) % 2)
 
 
 def test_infeasible_first_states_are_found():

@@ -164,6 +164,17 @@ def ask(rule: AnyRule, step: int, state: Any, actions: Sequence[Hashable]) -> Ha
         raise
 
 
+def decided(rule: AnyRule, step: int, state: Any, actions: Sequence[Hashable]) -> Hashable:
+    """Return the action of a function that is a table; a random one is refused."""
+    first, second = (ask(rule, step, state, actions) for _ in range(2))
+    if first != second:
+        raise PolicyError(
+            f"called twice at step {step} in state {state!r} the policy takes {first!r} and {second!r}: a random "
+            "function has no exact value and no bounds from a log; pass episodes= to sample it"
+        )
+    return first
+
+
 def as_policy(model: TabularModel, policy: AnyPolicy | AnyRule) -> AnyPolicy:
     """Return a policy as it is, or the table of a function; a random function is refused."""
     if isinstance(policy, Exported) or not callable(policy):
@@ -172,14 +183,7 @@ def as_policy(model: TabularModel, policy: AnyPolicy | AnyRule) -> AnyPolicy:
 
     def decide(step: int, state: Hashable) -> Hashable:
         rows = model.rows_of_slot(model.slot_of(step, state))
-        actions = tuple(model.action_of_row(row) for row in rows)
-        first, second = (ask(policy, step, state, actions) for _ in range(2))
-        if first != second:
-            raise PolicyError(
-                f"called twice at step {step} in state {state!r} the policy takes {first!r} and {second!r}: a random "
-                "function has no exact value; pass episodes= to sample it"
-            )
-        return first
+        return decided(policy, step, state, tuple(model.action_of_row(row) for row in rows))
 
     return Policy.from_rule(model, decide)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from peakrl.checks import check_bounds, check_horizon, check_range, real
+from peakrl.checks import check_bounds, check_horizon, check_no_costs, check_range, real
 from peakrl.errors import ProblemError
 from peakrl.memory import MOST_STEPS
 from peakrl.problem import Outcome, Problem
@@ -125,12 +125,7 @@ class ListedProblem(Problem):
 def problem_of_outcomes(path: Path, horizon: int | None, options: Mapping[str, Any]) -> ListedProblem:
     """Return the problem of a .csv file."""
     columns, rows = read_csv(path, REQUIRED, OPTIONAL, "outcome", more=True)
-    for column in columns:
-        if column.lower() in ("cost", "costs"):
-            raise ProblemError(
-                f"{path}: column {column!r} would be a constraint, which is satisfied if it is >= 0, and a cost is "
-                "not: write limit - cost, under another name"
-            )
+    check_no_costs(columns, path)
     constraints = [column for column in columns if column not in REQUIRED + OPTIONAL]
     names = options.get("constraint_names")
     if names is not None and sorted(names) != sorted(constraints):

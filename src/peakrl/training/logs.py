@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from peakrl.certificates.certificate import Certificate
-from peakrl.certificates.episodes import ask
-from peakrl.checks import check_bounds, check_count, check_fraction, check_range, shown
+from peakrl.certificates.episodes import decided
+from peakrl.checks import check_bounds, check_count, check_fraction, check_no_costs, check_range, shown
 from peakrl.errors import PolicyError, SettingsError, StorageError, TargetError, UnknownStateError
 from peakrl.evaluation.exact import evaluate_on
 from peakrl.gym.adapter import DetachedEnvironment, Observed, Rules, Step
@@ -151,6 +151,7 @@ class Logs:
         """
         table = Table(frame)
         constraints = (constraints,) if isinstance(constraints, str) else tuple(constraints)
+        check_no_costs(constraints, name, error=SettingsError)
         check_range(reward_range, "reward_range", error=SettingsError)
         bounds = check_bounds(list(constraint_bounds), "constraint_bounds", len(constraints), error=SettingsError)
         numbers: dict[Hashable, int] = {label_of(one): number for number, one in enumerate(states)}
@@ -682,7 +683,7 @@ def weights_of(learner: PessimisticLearner, policy: Any) -> Floats:
             elif isinstance(policy, Policy):
                 chances = {policy.action(step, state, actions): 1.0}
             else:
-                chances = {ask(policy, step, state, actions): 1.0}
+                chances = {decided(policy, step, state, actions): 1.0}
         except UnknownStateError:
             continue
         unknown = [action for action, chance in chances.items() if chance > 0 and action not in actions]
