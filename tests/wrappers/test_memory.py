@@ -245,9 +245,10 @@ def test_a_budget_of_peaks_on_the_papers_transmitter_loads_with_its_curve(tmp_pa
     assert solution.value < free.value
 
 
-def test_costs_that_are_not_multiples_of_the_step_are_named():
-    with pytest.raises(PeakError, match=r"'fuel' is 0\.3, not a multiple of its step of 1"):
-        solve(with_budget(Small(0), Budget("fuel", limit=3, cost=lambda *step: 0.3)))
+@pytest.mark.parametrize("cost", [0.3, 9e-7, 1 + 1e-7])
+def test_costs_that_are_not_multiples_of_the_step_are_named(cost):
+    with pytest.raises(PeakError, match=rf"'fuel' is {cost}, not a multiple of its step of 1"):
+        solve(with_budget(Small(0), Budget("fuel", limit=3, cost=lambda *step: cost)))
 
 
 def test_two_constraints_of_one_name_are_refused():

@@ -68,7 +68,7 @@ class Budget:
         if what == "refill" and amount == math.inf:
             return FULL
         number = check_number(amount, f"{what} of budget {self.name!r}", least=0.0, error=ProblemError) / self.step
-        if abs(number - round(number)) > 1e-6 or number >= FULL:
+        if abs(number - round(number)) > 1e-9 * number or number >= FULL:
             raise ProblemError(
                 f"{what} of budget {self.name!r} is {amount!r}, not a multiple of its step of {self.step:g}: round "
                 "costs up, or declare a smaller step="
