@@ -49,6 +49,20 @@ def test_bounds_hold_and_are_verified(seed, tmp_path_factory):
         assert max(values) <= Fraction(found.optimum_high)
 
 
+@pytest.mark.parametrize("discount", [1e-4, 0.99999])
+def test_a_small_or_a_slowly_found_violation_is_confirmed(discount, tmp_path):
+    """Where the policy may violate, bounds by a residual differ in their rounding."""
+    for seed in range(20, 30):
+        model = random_model(seed)
+        policy = peakrl.Policy(model, np.array([model.rows_of_slot(slot)[-1] for slot in range(model.num_slots)]))
+        found = peakrl.certify(model, policy, epsilon=1e6, discount=discount)
+        verified = checked(found, tmp_path / "certificate")
+        assert verified.holds == found.holds, verified.reason
+        if found.violation_high:
+            low = replace(found, violation_high=found.violation_high * 0.999)
+            assert not checked(low, tmp_path / "certificate").holds
+
+
 def test_a_forged_certificate_is_refused(tmp_path):
     model = peakrl.compile_model(Machine())
     policy = peakrl.solve(model, discount=0.9).policy
