@@ -109,7 +109,8 @@ class Stairs(Crowd):
 
     def _seen(self):
         self.second = not getattr(self, "second", True)
-        return int(self.np_random.integers(2000 if self.second else 20)), {}
+        shown = int(self.np_random.integers(2000 if self.second else 20))
+        return shown, {"action_mask": [shown % 2, 1, 1]} if self.masked else {}
 
     def reset(self, *, seed=None, options=None):
         self.second = True
@@ -139,3 +140,14 @@ def test_a_state_that_is_known_from_another_step_avoids_what_violated_there(tmp_
     subprocess.run(["cc", "-o", tmp_path / "main", tmp_path / "main.c"], check=True)
     shown = subprocess.run([tmp_path / "main"], capture_output=True, text=True, check=True).stdout.split()
     assert list(map(int, shown)) == [policy.action(step, state) for step in range(2) for state in range(2000)]
+
+
+def test_where_actions_depend_on_the_state_the_header_says_which_order_is_whose(tmp_path):
+    """A state known from another step prefers what satisfied its constraints there to the order of all others."""
+    env = ConstrainedEnv(Stairs(2, masked=True), horizon=2, reward_range=(0, 0.01), constraint_bounds=(1.0,))
+    run = peakrl.learn(env, Certified(EPSILON), episodes=200, assumptions=Assumptions(constraint_depends_on="pair"))
+    orders = json.loads(run.policy.to_json())["fallback"]
+    assert any(each["actions"] != orders["actions"] for each in orders["states"])
+    said = run.policy.to_c(tmp_path / "policy.h")
+    assert f"take the first of these actions that is available: {orders['actions']}" in said
+    assert 'order of their own: "states" in to_json()' in said

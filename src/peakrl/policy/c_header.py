@@ -124,7 +124,11 @@ def fallback_of(policy: Policy) -> tuple[int, str]:
         return NOTHING, "In other states the policy follows declared functions, which are not in this header."
     some = np.diff(model.row_start)
     if (some[some > 0] < len(model.action_labels)).any():
-        return NOTHING, f"In other states take the first of these actions that is available: {fallback.preferred()}"
+        own = '\nStates that were visited at another step have an order of their own: "states" in to_json().'
+        return NOTHING, (
+            f"In other states take the first of these actions that is available: {fallback.preferred()}"
+            + own * (len(fallback.rank) > 1)
+        )
     return int(np.argmin(fallback.rank[-1])), "States that were not visited have the action of the policy's fallback."
 
 
