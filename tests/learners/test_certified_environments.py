@@ -170,8 +170,10 @@ def test_the_tables_are_equal_on_random_problems_with_steps_of_their_own_or_shar
 def test_the_tables_stay_equal_on_many_random_problems():
     for seed in range(100, 300):
         model = compile_model(random_problem(seed))
-        if model.stationary and not np.diff(model.layout.row_start).all():
-            continue  # a state of the horizon alone has no actions: the environment takes it for an early end
+        if model.stationary and model.horizon > 1 and not np.diff(model.layout.row_start).all():
+            # A state of the horizon alone has no actions, so that the environment ends there. Where steps share their
+            # samples, those of last steps are then left out (`last_following`), which the model does not do.
+            continue
         # Where steps have states of their own, all that follows the last step is one end: sums and their margin for
         # rounding, which counts the next states of a pair, are others.
         assert compare(model, seed, 1500, apart=1e-11) == []
