@@ -1,5 +1,6 @@
 """What a problem may leave out, what is read off instead, and how compiling stops where it cannot go on."""
 
+import itertools
 import math
 import warnings
 
@@ -250,6 +251,17 @@ def test_a_search_that_does_not_end_warns_with_its_rate_and_stops_at_a_limit_tha
             pytest.raises(ProblemError, match=rf"more than {limit:,} states.*max_states="),
         ):
             compile_model(Drifting(), max_states=limit)
+
+
+def test_one_action_with_too_many_next_states_is_stopped_as_well():
+    """Its outcomes never end."""
+
+    class Spread(Drifting):
+        def outcomes(self, step, state, action):
+            return (Outcome(2.0**-number, number, 0.0, (1.0,)) for number in itertools.count(1))
+
+    with pytest.raises(ProblemError, match=r"step 0, state 0\.5, action 0: .*more than 100 states, the last one 100"):
+        compile_model(Spread(), max_states=100)
 
 
 @pytest.mark.parametrize(("values", "how"), [((0.0, 1.0), "never negative"), ((-2.0, -1.0), "always negative")])

@@ -94,7 +94,8 @@ class Search:
                     self.index, self.distributions = {}, {}
                 for slot in range(layer_start[step], layer_start[step + 1]):
                     self.expand(step, self.slots[slot])
-                    self.guard_number(step, quiet=bar.visible)
+                    if not bar.visible:
+                        self.warn_of_number(step)
                     if len(self.row_start) % 256 == 0:
                         bar.reach(len(self.row_action), states=len(self.slots), step=step)
                 layer_start.append(len(self.slots))
@@ -120,16 +121,10 @@ class Search:
             self.check_stationary(model)
         return model
 
-    def guard_number(self, step: int, *, quiet: bool) -> None:
-        """Warn, once, if there are many states, unless progress is shown; raise if there are too many."""
+    def warn_of_number(self, step: int) -> None:
+        """Warn, once, if there are many states."""
         found, name = len(self.slots), self.header.name
-        if found > self.max_states:
-            raise ProblemError(
-                f"{name!r} has more than {self.max_states:,} states, {found:,} up to step {step}"
-                f"{self.whole}, the last one {self.slots[-1]!r}. Coarsen the states (floats hardly ever "
-                "repeat), or pass compile_model(problem, max_states=...)"
-            )
-        if found > MANY_STATES and not self._warned and not quiet:
+        if found > MANY_STATES and not self._warned:
             self._warned = True
             rate = found / (time.perf_counter() - self._begun)
             warnings.warn(
@@ -147,6 +142,12 @@ class Search:
         except TypeError:
             raise ProblemError(f"{where}: state {state!r} is not hashable; use a tuple or a frozen dataclass") from None
         if slot is None:
+            if len(self.slots) == self.max_states:
+                raise ProblemError(
+                    f"{where}: {self.header.name!r} has more than {self.max_states:,} states, the last one {state!r}. "
+                    "Coarsen the states (floats hardly ever repeat), or pass compile_model(problem, max_states=...); a "
+                    "function that a problem file names may return the model"
+                )
             slot = self.index[state] = len(self.slots)
             self.slots.append(state)
         return slot
