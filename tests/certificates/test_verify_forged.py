@@ -17,6 +17,7 @@ from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from helpers.recorded_logs import as_rule, logs_of, record
 from peakrl import Assumptions, compile_model, learn
+from peakrl.certificates import verify_learned
 from peakrl.certificates.certificate import CERTIFICATE, Certificate, Evidence
 from peakrl.certificates.verify import MODEL, UNCHECKED, digest_of, verify
 from peakrl.errors import PeakError
@@ -194,6 +195,66 @@ def forged_learned(tmp_path, arrays=(), said=(), **plain):
 
 
 @pytest.mark.parametrize(
+    ("weights", "says"),
+    [([1.0, 0.3], "probabilities are invalid"), ([0.5, 0.4], "probabilities are"), ([0.5, 0.5], "several actions")],
+)
+def test_a_policy_on_a_log_takes_one_action_in_a_state_unless_it_says_so(weights, says, tmp_path):
+    """Weights that sum to more earn more, and several actions need bounds of their own; all numbers are made to fit."""
+    certificate = honest()[-1]
+    arrays = dict(certificate.evidence.arrays)
+    size = np.diff(arrays["row_start"])
+    (slot,) = np.flatnonzero(size == 2)[:1]
+    row = arrays["row_start"][slot]
+    arrays["weights"] = arrays["weights"].copy()
+    arrays["weights"][row : row + 2] = weights
+    with pytest.raises(PeakError, match=says):
+        fitting(certificate, arrays, tmp_path / "forged")
+
+
+def fitting(certificate, arrays, path):
+    """The verdict on altered arrays with the numbers that a check without this one gives."""
+    forged = dataclasses.replace(certificate, evidence=Evidence(certificate.evidence.plain, arrays))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verify_learned, "require", lambda *_: None)
+        numbers = verify_learned.check(forged, forged.evidence.plain, arrays)[0]
+    dataclasses.replace(forged, **numbers).save(path)
+    return verify(path)
+
+
+#: By the number of an honest certificate: plain values that cannot be.
+IMPOSSIBLE = [
+    (6, {"max_reward": 1e301}, "a number is not finite"),
+    (6, {"states": 3}, "a model has no declared number"),
+    (6, {"actions": 2}, "states and actions come together"),
+    (7, {"states": 0}, "no states"),
+    (7, {"states": 1}, "more states than declared"),
+    (7, {"actions": 1}, "more actions than declared"),
+    (6, {"shared": True}, "only environments declare"),
+    (9, {"deterministic": True, "declared": {"deterministic": True}}, "and yet rewards depend"),
+    (8, {"noises": 1}, "noises explain neither"),
+    (6, {"top": -0.5}, "the largest gap is negative"),
+    (6, {"attempts": 5, "policies": 0}, "attempts without a policy"),
+    (9, {"top": 0.001}, "a gap exceeds"),
+    (9, {"top": 100.0}, "a gap is larger than any value"),
+    (6, {"constraint_bounds": [-1.0]}, "not above 0"),
+    (6, {"horizon": 0}, "out of range"),
+    (6, {"epsilon": -1.0}, "out of range"),
+    (13, {"given": 1}, "neither true nor false"),
+    (13, {"several": 1}, "neither true nor false"),
+    (13, {"missing": -1}, "not whole"),
+]
+
+
+@pytest.mark.parametrize(("number", "plain", "says"), IMPOSSIBLE)
+def test_plain_values_that_cannot_be_are_named(number, plain, says, tmp_path):
+    certificate = honest()[number]
+    forged = Evidence({**certificate.evidence.plain, **plain}, certificate.evidence.arrays)
+    dataclasses.replace(certificate, evidence=forged).save(tmp_path / "forged")
+    with pytest.raises(PeakError, match=says):
+        verify(tmp_path / "forged")
+
+
+@pytest.mark.parametrize(
     ("plain", "says"),
     [
         ({"policies": 1e-300}, "not whole"),
@@ -301,6 +362,20 @@ def test_values_that_cannot_be_recomputed_to_epsilon_are_not_confirmed(tmp_path)
     assert run.certificate.holds
     dataclasses.replace(run.certificate, gap=0.01, holds=True).save(tmp_path / "kept")
     assert "can only be recomputed to" in verify(tmp_path / "kept").reason
+
+
+@pytest.mark.parametrize(("unit", "refused"), [(1e-149, False), (1e-160, True), (5e-324, True)])
+def test_rewards_too_small_to_be_squared_are_refused_before_the_first_episode(unit, refused, tmp_path):
+    rewards = np.array([[3.0, 0.0], [5.0, 4.0]]) * unit
+    model = peakrl.TabularModel.from_arrays(np.full((2, 2, 2), 0.5), rewards, np.ones((1, 2, 2)), 5)
+    if refused:
+        with pytest.raises(PeakError, match="too small for bounds: use another unit"):
+            learn(model, Certified(2 * unit), episodes=1)
+        return
+    certificate = learn(model, Certified(2 * unit), episodes=2000).certificate
+    certificate.save(tmp_path / "kept")
+    assert certificate.holds
+    assert verify(tmp_path / "kept").holds
 
 
 def test_of_several_epsilons_a_certificate_is_for_the_smallest_one_that_is_reached(tmp_path):

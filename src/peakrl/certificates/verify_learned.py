@@ -277,7 +277,10 @@ def arrange(d: SimpleNamespace) -> None:
         d.at.append(at)
         if d.logged:
             at.weight = d.weights.reshape(-1, d.rows)[h * d.stationary][at.rows]
-            at.used = np.add.reduceat(at.weight, at.begin) > 0 if len(at.rows) else at.weight > 0
+            whole = np.add.reduceat(at.weight, at.begin) if len(at.rows) else at.weight
+            at.used = whole > 0
+            require((whole == 0) | (abs(whole - 1) <= NEAR), "the policy's probabilities are invalid")
+            require(d.several | (at.weight == 0) | (at.weight == 1), "the policy takes several actions unsaid")
     d.lower_share = bets(d)
     d.upper_share = d.lower_share - math.log(0.6 * d.p)
 

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 #: The candidate's exact value and violation are recorded on models of up to this many nodes.
 MOST_JUDGED = 200_000
+#: Squares of smaller rewards underflow.
+LEAST_SIZE = 1e-150
 #: [`JUDGED_...`]: the rank of such an action in a new state.
 RANK = np.array([NOT_KNOWN, SATISFIED, VIOLATED], np.int8)
 register(Tables, choose=choose_row, learn=learn_path)
@@ -110,6 +112,8 @@ class CertifiedLearner(Rounds):
         self._judged: tuple[int, float, float] = (0, math.nan, math.nan)
         declared: Declared
         declared = OnModel(space, assumptions) if isinstance(space, ModelSpace) else OnEnvironment(space, assumptions)
+        if 0.0 < (size := max(map(abs, declared.facts.reward_range))) < LEAST_SIZE:
+            raise SettingsError(f"rewards are at most {size:g} in size, too small for bounds: use another unit")
         if min(settings.epsilon) == 0 and not declared.facts.deterministic:
             raise SettingsError(
                 "epsilon is 0, which only Assumptions(deterministic=True) can reach: if outcomes are random, no number "
