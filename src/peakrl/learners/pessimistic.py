@@ -13,7 +13,7 @@ CC_h is bounded at the last step too; if they are, an untested pair counts as a 
 policy come from all rows, as in `certified.values`.
 
 p_U = 0.6 p, p_L = p_C = 0.2 p. A policy that was given before the log needs no choice: all rows bound it, its value
-from above as well, with p_L / 2 for each side. Theorem and proof: docs/certified-learning.md.
+from above as well, with p_L / 2 for each side. Theorem and proof: docs/logs.md.
 """
 
 from __future__ import annotations
