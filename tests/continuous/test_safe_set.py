@@ -69,6 +69,16 @@ def test_sets_of_200_problems_equal_those_of_the_naive_twin():
     assert sum(same_as_the_naive_twin(seed) for seed in range(25, 225)) >= 25
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_both_branches_of_a_condition_on_the_disturbance_alone_are_images(sign):
+    gusts = ContinuousProblem(
+        lambda x, a, w: [0.5 * x[0] + np.where(w[0] > 0, sign, -sign) * a],
+        box={"x": (-1, 1)}, actions=[0.4, 0.6], disturbance={"wind": (-1, 1)},
+    )  # fmt: skip
+    safe = safe_set(gusts, cells=40)
+    assert safe.actions([0.9]) == safe.actions([-0.9]) == [0.4]  # 0.45 + 0.6 would leave the box
+
+
 def test_a_point_on_an_edge_may_use_every_cell_that_holds_it():
     safe = safe_set(systems.two_rooms(), cells=30)
     masks = safe.kept.reshape(30, 30, 3).astype(bool)

@@ -130,17 +130,13 @@ class Images:
         """Write the boxes of some cells: each path takes the next free slot of the cells that are alive in it."""
         d, filled = len(self.grid.cells), np.zeros((), np.int64)
         for path in paths:
-            everywhere = not path.alive.ndim
-            used = 0 if everywhere else int(np.max(np.where(path.alive, filled, 0)))
+            used = int(np.max(np.where(path.alive, filled, 0)))
             self._make_room(used + 1)
             for j in range(d):
                 boxes = self.grid.covering(path, j)
                 for slot in range(used + 1):
-                    view = self._view(j, part * self.paths + slot, choice, rows)
-                    if everywhere:
-                        view[...] = boxes
-                    else:
-                        np.copyto(view, boxes, where=(path.alive & (filled == slot))[..., None])
+                    free = path.alive & (filled == slot)
+                    np.copyto(self._view(j, part * self.paths + slot, choice, rows), boxes, where=free[..., None])
             view = self._part_of(self.satisfied[choice], d, rows)
             for holds in path.holds:
                 view &= holds | ~path.alive
