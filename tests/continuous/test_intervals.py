@@ -84,6 +84,12 @@ def test_a_condition_on_an_unknown_number_takes_both_branches():
     assert sorted(found) == [(1.0, 1.0), (2.0, 2.0)]
 
 
+@pytest.mark.parametrize("function", [np.sqrt, np.log, lambda x: np.sin(np.log(np.abs(x)))])
+def test_nothing_is_known_outside_of_the_domain_of_a_root_or_logarithm(function):
+    found = [float(result.low[0]) for result, _ in paths(lambda: np.where(function(Interval([-1.0], [1.0])) < 2, 1, 2))]
+    assert sorted(found) == [1, 2]  # NaN is not below 2
+
+
 def test_an_uncertain_where_becomes_one_path_for_each_branch():
     x = Interval([-1.0, 1.0, -2.0], [1.0, 2.0, -1.0])
     found = list(paths(lambda: np.where(x > 0, x + 10.0, x - 10.0)))

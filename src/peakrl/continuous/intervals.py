@@ -6,7 +6,8 @@ Each operation returns bounds that hold the real result and the float64 result o
     * / sqrt           1 ulp outward (IEEE 754 rounds correctly); not for factors 0 and powers of two
     exp log sin ...    8 ulp outward (numpy's float64 functions err by at most 4)
 
-A bound that is NaN says that nothing is known; every comparison with it may be true and may be false. `np.where` with
+A bound that is NaN says that nothing is known; every comparison with it may be true and may be false. What overflows
+in float64 is enclosed as a real number. `np.where` with
 a condition that is not certain is split into paths (`paths`), one run of the function for each; the union of their
 boxes encloses the image.
 
@@ -269,10 +270,16 @@ def power(a: Interval, exponent: Any) -> Interval:
 
 
 def rising(function: Any, low: float = -np.inf, high: float = np.inf, error: float = ELEMENTARY) -> Any:
-    """Return the operation of a function that rises, with values from `low` to `high`."""
-    return lambda a: Interval(
-        np.maximum(down(function(a.low), error), low), np.minimum(up(function(a.high), error), high)
-    )
+    """Return the operation of a function that rises, with values from `low` to `high`; nothing is known outside of its
+    domain.
+    """
+
+    def operation(a: Interval) -> Interval:
+        least, most = function(a.low), function(a.high)
+        known = 0.0 * least  # NaN where the logarithm is infinite or the root is not real
+        return Interval(np.maximum(down(least, error), low) + known, np.minimum(up(most, error), high) + known)
+
+    return operation
 
 
 def wave(function: Any, peak: float) -> Any:
