@@ -73,6 +73,14 @@ def test_a_set_is_refused_for_other_dynamics_and_for_another_box(tmp_path):
         peakrl.load(tmp_path / "wrong", systems.pendulum())
 
 
+def test_a_file_cannot_shrink_cells_by_a_negative_error(tmp_path):
+    wrong = safe_set(systems.sabotaged(systems.logistic, "centre"), cells=40)
+    wrong.measured = -0.499 * float(np.diff(wrong.grid.edges[0])[0])
+    wrong.save(tmp_path / "set")
+    with pytest.raises(PeakError, match="measured is -0"):
+        peakrl.load(tmp_path / "set", systems.logistic())
+
+
 def test_csv_lists_the_safe_cells_and_their_choices():
     safe = safe_set(systems.room(), cells=20)
     lines = safe.to_csv().splitlines()

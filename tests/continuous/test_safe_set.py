@@ -172,6 +172,17 @@ def test_the_start_is_safe_only_if_all_of_its_cells_are():
     assert not safe_set(systems.pendulum(start=[0.5, 2.5]), cells=100).feasible
 
 
+def test_the_start_is_safe_only_if_all_measurements_of_it_are():
+    still = ContinuousProblem(
+        lambda x, a, w: [0.75 + 0.1 * (x[0] - 0.75)], box={"x": (0, 1)}, actions=[0],
+        constraints=lambda x, a: [x[0] - 0.5], start={"x": (0.605, 0.65)},
+    )  # fmt: skip
+    assert safe_set(still, cells=10, measured=0.001).feasible
+    safe = safe_set(still, cells=10, measured=0.01)
+    assert not safe.contains([0.605 - 0.01])
+    assert not safe.feasible
+
+
 def test_the_environment_moves_and_judges_like_the_problem():
     problem = systems.jumping(start=[1.0, 0.6], reward=lambda x, a: x[0] - a)
     env = to_gymnasium(problem)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.checks import check_count
+from peakrl.checks import check_count, check_number
 from peakrl.continuous.problem import ContinuousProblem, Path
 from peakrl.errors import SettingsError
 from peakrl.jit import inlined, kernel
@@ -46,7 +46,7 @@ class Grid:
         self.edges = [np.linspace(*ends) for ends in zip(problem.low, problem.high, np.add(self.cells, 1), strict=True)]
         period = (problem.high - problem.low) * [rule == "wrap" for rule in problem.outside]
         #: [coordinate]: how far the state that is looked up may be from the true one.
-        self.error = measured + WRAP_ERROR * period
+        self.error = check_number(measured, "measured", least=0.0) + WRAP_ERROR * period
         #: [coordinate, LOW ..]: what a look-up needs.
         self.frame = np.stack([problem.low, problem.high, np.array(self.cells), period, self.error], axis=1)
 

@@ -32,9 +32,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.checks import check_count, check_number, shown
+from peakrl.checks import check_count, shown
 from peakrl.continuous import files
-from peakrl.continuous.grid import Grid, allowed
+from peakrl.continuous.grid import ERROR, PERIOD, Grid, allowed
 from peakrl.continuous.images import Images, Tables, advance, counted, index_of, inside, positions, strides, summed
 from peakrl.continuous.problem import ContinuousProblem
 from peakrl.errors import PolicyError
@@ -179,13 +179,17 @@ class GridSafeSet:
             raise PolicyError(
                 f"the start of {self.problem.name!r} is not a point or a box: call contains() with points"
             )
-        if (start[0] == start[1]).all():
+        if not self.measured and (start[0] == start[1]).all():
             return bool(self.contains(start[0]))
         pieces = []
-        for edges, count, low, high in zip(self.grid.edges, self.grid.cells, *start, strict=True):
-            first = min(int(np.searchsorted(edges, low, "right")), count) - 1
-            pieces.append(slice(first, max(int(np.searchsorted(edges, high, "left")), first + 1)))
-        return bool(self.cells.reshape(self.grid.cells)[tuple(pieces)].all())
+        frame = self.grid.frame[:, [PERIOD, ERROR]]
+        for edges, low, high, (period, error) in zip(self.grid.edges, *start, frame, strict=True):
+            ends = [(low - error + by, high + error + by) for by in {-period, 0.0, period}]
+            held = [
+                (edges[1:] > a) & (edges[:-1] < b) if a < b else (edges[1:] >= a) & (edges[:-1] <= b) for a, b in ends
+            ]
+            pieces.append(np.any(held, axis=0))
+        return bool(self.cells.reshape(self.grid.cells)[np.ix_(*pieces)].all())
 
     # What may be done ------------------------------------------------------------------------------------------
 
@@ -347,7 +351,7 @@ def grid_safe_set(  # type: ignore[misc]
         value for observations in float32.
     """
     steps = None if horizon in (None, math.inf) else check_count(horizon, "horizon", 1, MOST_STEPS)
-    grid = Grid(problem, cells, check_number(measured, "measured", least=0.0))
+    grid = Grid(problem, cells, measured)
     return fixed_point(Images(problem, grid), steps, float(measured))
 
 
