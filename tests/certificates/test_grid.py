@@ -39,6 +39,13 @@ def test_a_stronger_disturbance_or_other_dynamics_refute_it(made):
     assert "is not proved to be safe" in verify(path, problems.room_temperature(heater=1.0)).reason
 
 
+def test_a_policy_on_the_cells_of_another_box_is_not_certified():
+    policy = solve(problems.room_temperature(), cells=60, discount=0.9).policy
+    certificate = certify(problems.room_temperature(low=17.0, high=25.0), policy)
+    assert not certificate.holds
+    assert "low, high differ" in certificate.reason
+
+
 def test_a_file_with_one_unsafe_choice_or_other_numbers_is_refuted(made):
     _, path = made
     record = CERTIFICATE.read(path)

@@ -198,6 +198,30 @@ def test_the_environment_moves_and_judges_like_the_problem():
         env.step(0)
 
 
+@pytest.mark.parametrize("where", ["step", "constraints"])
+def test_what_is_not_a_number_is_neither_proved_nor_silently_satisfied(where):
+    def root(x, a, w=None):
+        return [np.sqrt(x[0] - 0.5)]
+
+    problem = ContinuousProblem(
+        root if where == "step" else lambda x, a, w: [x[0]], constraints=root if where == "constraints" else None,
+        box={"x": (0, 1)}, actions=[0], outside="clip", start=[0.2],
+    )  # fmt: skip
+    assert not safe_set(problem, cells=10).contains([0.2])
+    env = to_gymnasium(problem)
+    env.reset(seed=0)
+    with np.errstate(invalid="ignore"), pytest.raises(PeakError, match=r"x 0\.2 .* not a number"):
+        env.step(0)
+
+
+@pytest.mark.parametrize("block", [1, 2])
+def test_bounds_of_a_user_in_the_wrong_order_prove_nothing(block):
+    turned = ContinuousProblem(
+        lambda x, a, w: [x[0]], box={"x": (0, 1)}, actions=[0], block=block, image=lambda p, q, a, v, w: (q, p)
+    )
+    assert safe_set(turned, cells=10).share == 0.0
+
+
 def test_any_agent_is_safe_in_the_environment_if_it_takes_actions_of_the_mask():
     problem = systems.room(start={"temperature": (19, 20)})
     env, safe, rng = to_gymnasium(problem), safe_set(problem, cells=300), np.random.default_rng(0)

@@ -126,6 +126,8 @@ def test_a_state_that_is_not_safe_is_an_error_or_an_emergency():
     assert lost == sorted(lost, reverse=True)
     with pytest.raises(TargetError, match="must hold a number for each of temperature"):
         peakrl.shield(TransformObservation(Heated(), lambda x: x.repeat(2), None), safe).reset()
+    with pytest.raises(TargetError, match="must hold a number for each of temperature"):
+        peakrl.shield(TransformObservation(Heated(), np.squeeze, None), safe).reset()
 
 
 def test_an_environment_is_never_silently_left_without_the_shield_that_was_asked_for():

@@ -438,7 +438,7 @@ def certify_on_grid(problem: ContinuousProblem, policy: Any) -> Certificate:
     """
     if not isinstance(policy, GridPolicy) or len(policy.best) > 1:
         raise SettingsError("certify(problem, policy) takes the policy of solve(problem, cells=..., discount=...)")
-    plain = {"problem": description(problem), "cells": list(policy.grid.cells)}
+    plain = {"problem": description(policy.problem), "cells": list(policy.grid.cells)}
     evidence = Evidence(plain, {"choice": policy.best[0].astype(np.int32)})
     found: dict[str, Any] = dict.fromkeys(("epsilon", "value_low", "value_high", "optimum_high", "gap"))
     reason, rests_on = check_grid(problem, evidence.plain, evidence.arrays)

@@ -27,7 +27,7 @@ def check_grid(problem: Any, plain: Mapping[str, Any], arrays: Mapping[str, Any]
     own |= {"block": problem.block, "slack": problem.slack, "choices": len(problem.sequences)}
     differs = [name for name, value in own.items() if stored[name] != value]
     if differs:
-        return f"the file is about another problem: {', '.join(differs)} differ", ()
+        return f"the policy belongs to another problem: {', '.join(differs)} differ", ()
     if len(cells) != len(problem.low) or not all(type(count) is int and count > 0 for count in cells):
         raise ValueError("cells holds no numbers of cells")
     fields = {"choice": Field(np.int32, "cell", low=-1, high=own["choices"] - 1)}

@@ -246,6 +246,11 @@ def divide(a: Interval, b: Interval) -> Interval:
     return Interval(np.where(zero, np.nan, low), np.where(zero, np.nan, high))
 
 
+def enclosure(low: Any, high: Any) -> Interval:
+    """Return the interval of bounds from a user, unknown where they are in the wrong order."""
+    return Interval(np.where(np.less_equal(low, high), low, np.nan), high)
+
+
 def square(a: Interval) -> Interval:
     """Return a a."""
     ends = a.low * a.low, a.high * a.high
@@ -260,8 +265,6 @@ def power(a: Interval, exponent: Any) -> Interval:
     count = int(exponent)
     if count == 0:
         return Interval(np.ones(a.low.shape))
-    if count == 2:  # numpy squares
-        return square(a)
     ends = a.low**count, a.high**count
     low, high = np.minimum(*ends), np.maximum(*ends)
     if count % 2 == 0:

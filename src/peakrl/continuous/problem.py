@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from peakrl.checks import check_choice, check_count, check_number, check_probabilities, check_range
-from peakrl.continuous.intervals import Interval, down, interval, paths, truth, up
+from peakrl.continuous.intervals import Interval, down, enclosure, interval, paths, truth, up
 from peakrl.errors import ProblemError
 from peakrl.types import Bools, Floats, Longs
 
@@ -159,7 +159,8 @@ class ContinuousProblem:
         #: [choice, position]: the indices of the actions of each sequence.
         self.sequences: Longs = np.array(list(itertools.product(range(len(self.actions)), repeat=self.block)), np.int64)
         self.start = self._checked_start(start)
-        count = len(self.constrained([Interval(value) for value in self.low], self.actions[0]))
+        with np.errstate(all="ignore"):
+            count = len(self.constrained([Interval(value) for value in self.low], self.actions[0]))
         names = [f"constraint {index}" for index in range(count)] if constraint_names is None else constraint_names
         self.constraint_names = tuple(names)
         if len(self.constraint_names) != count:
@@ -325,7 +326,7 @@ class ContinuousProblem:
         lows = np.broadcast_arrays(*(value.low for value in x))
         highs = np.broadcast_arrays(*(value.high for value in x))
         ends = (self._stepped(each) for each in self.image(lows, highs, action, low, high))
-        return [Interval(*each) for each in zip(*ends, strict=True)]
+        return [enclosure(*each) for each in zip(*ends, strict=True)]
 
     def widened(self, j: int, low: Floats, high: Floats, error: float) -> tuple[Floats, Floats]:
         """Return where coordinate j may be if the one that is looked up, with this error, lies in an interval."""

@@ -65,9 +65,10 @@ class GridGuard(Guard):
         given = observation if self.state_of is None else self.state_of(observation, step)
         try:
             x = given.tolist() if isinstance(given, np.ndarray) else [float(value) for value in given]
+            known = len(x) == self.problem.dimensions and isinstance(x[0], float)
         except (TypeError, ValueError):
-            x = []
-        if len(x) != self.problem.dimensions or not isinstance(x[0], float):
+            known = False
+        if not known:
             raise TargetError(
                 f"the state of {shown(observation)} is {shown(given)}; it must hold a number for each of "
                 f"{', '.join(self.problem.names)}: pass state_of=, a function from an observation to a state"

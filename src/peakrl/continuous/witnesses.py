@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from peakrl.continuous.intervals import Interval, interval, paths, truth
+from peakrl.continuous.intervals import Interval, enclosure, interval, paths, truth
 from peakrl.types import Bools, Floats, Longs
 
 #: Cells that are checked at once.
@@ -86,7 +86,7 @@ def followed(
             holds = holds & ~truth(problem.available(states, actions[0])).false
         if problem.image is not None:
             ends = problem.image(low, high, actions[0], problem.noise_low[parts[0]], problem.noise_high[parts[0]])
-            return holds, [Interval(*each) for each in zip(*ends, strict=True)]
+            return holds, [enclosure(*each) for each in zip(*ends, strict=True)]
         return holds, [interval(value) for value in problem.step(states, actions[0], noise)]
 
     for (holds, image), alive in paths(run):

@@ -46,6 +46,11 @@ class ContinuousEnvironment(gymnasium.Env[Floats, Any]):
         x, chosen = list(self.state), self.actions[int(action)]
         following = problem.move(x, chosen, list(problem.draw_disturbance(self.np_random)))
         constraints = tuple(float(value) for value in problem.margins(x, chosen, following))
+        if np.isnan([*following, *constraints]).any():
+            raise ProblemError(
+                f"{problem.name!r}: the constraints or the state after action {chosen!r} in "
+                f"{problem.named(self.state)} are not a number"
+            )
         reward = 0.0 if problem.reward is None else float(problem.reward(x, chosen))
         observation = np.array(following, np.float64)
         over = not bool(((problem.low <= observation) & (observation <= problem.high)).all())
