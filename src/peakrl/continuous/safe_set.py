@@ -46,7 +46,7 @@ from peakrl.types import Bools, Ints, Longs
 from peakrl.viability import FOREVER
 
 #: Cells that are skipped together if none of their successors changed.
-TILE = 64
+TILE = 32
 #: The longest horizon: steps are counted in 16 bits.
 MOST_STEPS = 65_000
 
@@ -93,11 +93,13 @@ def sweep(
         for cell in range(tile * TILE, min((tile + 1) * TILE, layer.shape[0])):
             if layer[cell] == FOREVER:
                 positions(index, steps, strides, position)
-                choice = watched[cell]
-                while choice < choices and not inside(tables, satisfied, position, choice, sums, strides, first, last):
-                    choice += 1
-                watched[cell] = choice
-                if choice == choices:
+                found = choices
+                for choice in range(watched[cell], choices):
+                    if inside(tables, satisfied, position, choice, sums, strides, first, last):
+                        found = choice
+                        break
+                watched[cell] = found
+                if found == choices:
                     layer[cell] = number
                     fell += 1
             advance(index, cells)
