@@ -336,6 +336,7 @@ def test_what_does_not_fit_a_log_is_refused():
         lambda: learn(HARVESTING, Pessimistic(), episodes=5),
         lambda: evaluate(logs, "best"),
         lambda: evaluate(logs, lambda step, state, actions: 9),
+        lambda: evaluate(logs, lambda step, state, actions: 0, failure_probability=5e-324),
         lambda: learn(
             Logs.from_frame(
                 {**TABLE, "n": TABLE["state"]}, horizon=2, reward_range=(0, 1), episode=None, next_state="n"

@@ -41,6 +41,7 @@ from peakrl.learners.certified.tables import FIRST, OPEN, Tables
 from peakrl.learners.certified.values import LEFT_OUT, first_value, note_noise, note_sample, sweep
 from peakrl.learners.episode import Log
 from peakrl.learners.infeasibility import VIOLATES
+from peakrl.learners.tables import alike
 from peakrl.sampling import Words
 from peakrl.types import Floats, Longs
 
@@ -70,7 +71,7 @@ class Pessimistic(LearnerSettings):
     """
 
     #: Upper bound on the probability that one of the bounds is wrong.
-    failure_probability: float = Field(default=0.05, gt=0, lt=1)
+    failure_probability: float = Field(default=0.05, gt=1e-100, lt=1)
 
     def make(self, task: Task) -> PessimisticLearner:
         """Return the algorithm for a log."""
@@ -175,12 +176,12 @@ def is_random(weights: Floats) -> bool:
 class LogFacts:
     """What is known of a log beside its rows: all of it is part of what a certificate rests on."""
 
-    #: Was the policy given before the log?
-    given: int = 0
     #: Number of actions if the log names them, 0 if they are declared.
     inferred: int = 0
     #: Rows without a next state.
     missing: int = 0
+    #: Was the policy given before the log? Not in runs.
+    given: bool = False
 
 
 class PessimisticLearner(CertifiedLearner):
@@ -312,7 +313,7 @@ class PessimisticLearner(CertifiedLearner):
         """Return the numbers from which the certificate can be verified."""
         t, log, weights = self.tables, self.log, self.policy_weights()
         evidence = evidence_of(self, self.epsilons[-1])
-        plain = {"given": bool(log.given), "inferred": log.inferred, "missing": log.missing}
+        plain = {"given": log.given, "inferred": log.inferred, "missing": log.missing}
         plain |= {"of_episodes": self.status.episodes, "several": is_random(weights)}
         t.then_count[:], t.then_before[:] = t.cell_count, t.cell_before
         arrays = {**evidence.arrays, **cell_arrays(self), "weights": weights.T.ravel()}
@@ -322,10 +323,11 @@ class PessimisticLearner(CertifiedLearner):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all tables by name."""
-        log = self.log
-        return super().arrays() | {"log": np.array([log.given, log.inferred, log.missing])}
+        return super().arrays() | {"log": np.array([self.log.inferred, self.log.missing])}
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what `arrays` returned."""
         super().load(arrays)
-        self.log = LogFacts(*map(int, arrays["log"]))
+        self.log = LogFacts(*alike(self.arrays()["log"], arrays["log"], "engine.log").tolist())
+        if min(self.log.inferred, self.log.missing) < 0:
+            raise ValueError("engine.log is out of range")

@@ -582,7 +582,7 @@ def replay(trainer: Trainer, logs: Logs, *, given: bool = False) -> PessimisticL
     learner = trainer.begin_algorithm()
     assert isinstance(learner, PessimisticLearner)
     half = 0 if given else logs.half
-    learner.log = LogFacts(int(given), len(logs.rules.actions) * logs.inferred)
+    learner.log = LogFacts(len(logs.rules.actions) * logs.inferred, given=given)
     for number in range(logs.listed):
         for step in range(1 if space.shared else space.horizon):
             space.add(step, Observed(logs.states[number], logs.offer(number)))

@@ -58,7 +58,7 @@ class Certified(LearnerSettings):
     #: The largest gap to the best safe policy, and the largest expected violation; several are reached in order.
     epsilon: tuple[float, ...]
     #: Upper bound on the probability that a false certificate is issued.
-    failure_probability: float = Field(default=0.05, gt=0, lt=1)
+    failure_probability: float = Field(default=0.05, gt=1e-100, lt=1)
     #: Is epsilon a share of the size of the best safe policy's value, by a lower bound of it?
     relative: bool = False
 
