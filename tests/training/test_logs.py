@@ -17,6 +17,7 @@ from peakrl import Assumptions, Certificate, Logs, compile_model, evaluate, lear
 from peakrl.errors import PeakError, PolicyError, SettingsError, StorageError, TargetError
 from peakrl.learners import Pessimistic
 from peakrl.problems import energy_harvesting
+from peakrl.theory import solve_relaxed
 
 HARVESTING = compile_model(energy_harvesting(horizon=4, battery=3, max_arrival=3, mean=1.5, std=1, peak_power=2))
 LAYERED = compile_model(random_problem(8, states=3, actions=2, horizon=3, stationary=False, outcome_payoffs=True))
@@ -135,7 +136,7 @@ def test_the_policy_is_chosen_by_the_rows_before_the_middle_episode():
     assert first.certificate.value_low != second.certificate.value_low
 
 
-def test_with_a_declared_support_no_violation_is_certain():
+def test_with_a_declared_support_no_violation_is_certain(tmp_path):
     columns = record(HARVESTING, 50, np.random.default_rng(2))
     support = {STATES[slot]: slot for slot in range(len(STATES))}
     columns["state"], columns["next_state"] = (
@@ -151,6 +152,16 @@ def test_with_a_declared_support_no_violation_is_certain():
     assert certificate.violation_high == 0
     assert certificate.declared_safe
     assert learn(logs).certificate.violation_high > 0
+    # Policies that were given: a deterministic one, a randomised one, and one that violates where no row of the log is.
+    safest = solve(HARVESTING).policy
+    spends = lambda step, state, actions: max(actions) if (step, state[0]) == (3, 3) else 0  # noqa: E731
+    mixed = solve_relaxed(HARVESTING, 0.5).policy
+    for policy, certain in ((safest, True), (lambda step, state, actions: 0, True), (spends, False), (mixed, False)):
+        certificate = evaluate(logs, policy, assumptions=Assumptions(support=HARVESTING))
+        assert (certificate.violation_high == 0) == certain
+        assert ("by every outcome of the declared support the policy" in " ".join(certificate.rests_on)) == certain
+        certificate.save(tmp_path / "log.certificate")
+        assert verify(tmp_path / "log.certificate").holds
 
 
 def test_a_listed_state_that_the_log_does_not_show_is_bounded_by_the_others(tmp_path):

@@ -130,6 +130,8 @@ def on_log(plain: Plain) -> Iterator[str]:
     yield "no row or episode was dropped, repeated or edited after its outcome was known"
     if plain["given"]:
         yield "the policy was fixed before anybody looked at this log, and is not random if it is a function"
+        if plain["kept"]:
+            yield "by every outcome of the declared support the policy satisfies every constraint"
     else:
         yield (
             "the rows are in the order of time and the number of episodes was fixed in advance: the policy was chosen "

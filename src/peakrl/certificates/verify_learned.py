@@ -108,7 +108,7 @@ def read(declared: Any, plain: Read, arrays: Read) -> SimpleNamespace:
     fields = FIELDS | ({"weights": Field(np.float64, "entry", low=0, high=1 + NEAR)} if own else {})
     d = SimpleNamespace(**plain, **record.checked(fields), p=declared.failure_probability, logged=own)
     if own:
-        require(type(d.given) is bool is type(d.several), "a flag is neither true nor false")
+        require(type(d.given) is bool is type(d.several) is type(d.kept), "a flag is neither true nor false")
         require(all(type(n) is int and n >= 0 for n in (d.inferred, d.missing, d.of_episodes)), "a number is not whole")
     require(all(type(getattr(d, name)) is bool for name in FLAGS), "a flag is neither true nor false")
     require(all(type(getattr(d, name)) is int and getattr(d, name) >= 0 for name in WHOLE), "a number is not whole")
@@ -236,6 +236,7 @@ def check_declared(d: SimpleNamespace) -> None:
         "constraint_depends_on": len(d.tested) < d.rows,
         "shared_transitions": shared and not d.noises,
         "support safe_policy": d.safe,
+        "support": d.logged and d.kept,
         "support safe_policy constraints": d.forbidden.any(),
         "rewards deterministic": d.growing and not d.joint,
         "constraints deterministic": d.growing and d.certain,
@@ -400,7 +401,7 @@ def logged(d: SimpleNamespace) -> tuple[float, float]:
     low = pursued(d, d.reward_range[0], d.reward_range[1], 1.0)
     kept = (d.tested[d.group_of_row] == 1) & (d.max_violation[d.group_of_row] == 0)
     sound = d.certain and d.complete and all(at.used.all() and kept[at.rows[at.weight > 0]].all() for at in d.at)
-    if sound or not d.constraint_bounds or (d.safe and not d.given and all(map(stays, d.at))):
+    if sound or not d.constraint_bounds or (d.kept if d.given else d.safe and all(map(stays, d.at))):
         return low, 0.0
     return low, min(1.0, -pursued(d, 0.0, 0.0, 0.0))
 

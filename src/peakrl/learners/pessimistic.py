@@ -182,6 +182,8 @@ class LogFacts:
     missing: int = 0
     #: Was the policy given before the log? Not in runs.
     given: bool = False
+    #: Does the given policy violate nothing, by every outcome of the declared support?
+    kept: bool = False
 
 
 class PessimisticLearner(CertifiedLearner):
@@ -248,7 +250,8 @@ class PessimisticLearner(CertifiedLearner):
 
     def chance_high(self) -> float:
         """Return the upper bound on the probability that an episode of the policy violates."""
-        if not self.facts.violation or (not self.log.given and self.stays()) or self.keeps():
+        sound = self.log.kept if self.log.given else self.stays()
+        if not self.facts.violation or sound or self.keeps():
             return 0.0
         return min(1.0, -self.mean_low(self.tables, VIOLATION, chance=True))
 
@@ -313,7 +316,7 @@ class PessimisticLearner(CertifiedLearner):
         """Return the numbers from which the certificate can be verified."""
         t, log, weights = self.tables, self.log, self.policy_weights()
         evidence = evidence_of(self, self.epsilons[-1])
-        plain = {"given": log.given, "inferred": log.inferred, "missing": log.missing}
+        plain = {"given": log.given, "inferred": log.inferred, "missing": log.missing, "kept": log.kept}
         plain |= {"of_episodes": self.status.episodes, "several": is_random(weights)}
         t.then_count[:], t.then_before[:] = t.cell_count, t.cell_before
         arrays = {**evidence.arrays, **cell_arrays(self), "weights": weights.T.ravel()}

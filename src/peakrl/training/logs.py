@@ -30,6 +30,7 @@ from peakrl.learners.pessimistic import LogFacts, Pessimistic, PessimisticLearne
 from peakrl.learners.space import GrowingSpace
 from peakrl.policy.tables import Policy, StochasticPolicy
 from peakrl.spaces import ActionNumbers, ActionSet
+from peakrl.tabular import TabularModel
 from peakrl.training.run import LearningRun
 from peakrl.training.trainer import Trainer
 from peakrl.types import Floats, Longs
@@ -536,16 +537,21 @@ def evaluate_on_logs(
     failure_probability
         Upper bound on the probability that one of the bounds is wrong; of several policies each has its own.
     assumptions
-        What you declare about the system.
+        What you declare about the system. If the policy violates nothing by any outcome of a declared `support`, the
+        bound on the violation is 0.
 
     Returns
     -------
     Certificate
     """
     failure = check_fraction(failure_probability, "failure_probability", otherwise=", such as 0.05")
+    if not (isinstance(policy, Policy | StochasticPolicy) or callable(policy)):
+        raise PolicyError(f"{policy!r} is not a policy that can be evaluated on a log")
     trainer = trainer_of(logs, Pessimistic(failure_probability=failure), assumptions or NOTHING)
-    learner = replay(trainer, logs, given=True)
+    learner, limits = replay(trainer, logs, given=True), trainer.limits
     learner.weights = weights_of(learner, policy)
+    if limits is not None and limits.safe is not None:
+        learner.log.kept = keeps(policy, limits.safe.model, logs)
     return learner.certificate()
 
 
@@ -672,20 +678,10 @@ def weights_of(learner: PessimisticLearner, policy: Any) -> Floats:
     space = learner.space
     assert isinstance(space, GrowingSpace)  # that of an environment
     weights = np.zeros((space.rows, learner.columns))
-    if not (isinstance(policy, Policy | StochasticPolicy) or callable(policy)):
-        raise PolicyError(f"{policy!r} is not a policy that can be evaluated on a log")
     for step, slot in space.decisions():
         rows = rows_of(space, slot)
         state, actions = space.state_of_slot(slot), [space.action_of_row(row) for row in rows]
-        try:
-            if isinstance(policy, StochasticPolicy):
-                chances = policy.probabilities(step, state)
-            elif isinstance(policy, Policy):
-                chances = {policy.action(step, state, actions): 1.0}
-            else:
-                chances = {decided(policy, step, state, actions): 1.0}
-        except UnknownStateError:
-            continue
+        chances = chances_of(policy, step, state, actions)
         unknown = [action for action, chance in chances.items() if chance > 0 and action not in actions]
         if unknown:
             raise PolicyError(
@@ -693,3 +689,34 @@ def weights_of(learner: PessimisticLearner, policy: Any) -> Floats:
             )
         weights[rows.start : rows.stop, step if space.shared else 0] = [chances.get(one, 0.0) for one in actions]
     return weights
+
+
+def chances_of(policy: Any, step: int, state: Hashable, actions: list[Hashable]) -> Mapping[Any, float]:
+    """Return how likely a policy takes each action; nothing in a state that it does not know."""
+    try:
+        if isinstance(policy, StochasticPolicy):
+            return policy.probabilities(step, state)
+        if isinstance(policy, Policy):
+            return {policy.action(step, state, actions): 1.0}
+        return {decided(policy, step, state, actions): 1.0}
+    except UnknownStateError:
+        return {}
+
+
+def keeps(policy: Any, support: TabularModel, logs: Logs) -> bool:
+    """Does a policy violate nothing, by every outcome of a declared support?"""
+    reached = set(support.first_slot.tolist())
+    for step in range(logs.rules.horizon):
+        after = set[int]()
+        for slot in reached:
+            state, offer = support.state_of_slot(slot), logs.rules.actions.labels
+            actions = list(offer if logs.offers is None else map(label_of, logs.offers(state)))
+            rows = {support.action_of_row(row): row for row in support.rows_of_slot(slot)}
+            taken = [
+                rows.get(one, -1) for one, chance in chances_of(policy, step, state, actions).items() if chance > 0
+            ]
+            if not taken or min(taken) < 0 or not support.keeps[taken].all():
+                return False
+            after.update(*map(support.next_slots, taken))
+        reached = after
+    return True
