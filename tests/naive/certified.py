@@ -133,11 +133,13 @@ def lower_values(seen, rows, least, log_share):
     return low
 
 
-def candidate(seen, u, least):
+def candidate(seen, u, least, most, wide):
     """{(step, slot): (V, E)} of the pessimistic policy where some pair is known, and its rows."""
     horizon, value, estimate, rows = seen.model.horizon, {}, {}, {}
     for step in reversed(seen.steps):
         low = least * (horizon - step - 1)
+        width = max((v for (at, _), v in value.items() if at == step + 1), default=0.0) - low
+        width += (most - least) * seen.joint
         for slot in seen.states(step):
             options = []
             for row in seen.model.rows_of_slot(slot):
@@ -153,8 +155,10 @@ def candidate(seen, u, least):
                 variance = max(sum(count * v * v for count, v, _ in follows) / n - mean**2, 0.0)
                 plain = sum(count * e for count, _, e in follows) / n
                 own = 0.0 if seen.joint else reward
-                doubt = math.sqrt(variance / n) + (mean - low) / (2 * n + 2)
+                doubt = math.sqrt(variance / n) + (width / (n + 1) if wide else (mean - low) / (2 * n + 2))
                 options.append((own + mean - doubt, own + plain, row))
             best = max(options, key=lambda option: option[0], default=(low + least, low + least, None))
             value[step, slot], estimate[step, slot], rows[step, slot] = best
+            if wide:
+                value[step, slot] = max(value[step, slot], low + least)
     return value, estimate, rows

@@ -1,7 +1,7 @@
 """Learning from a log of transitions: choose a policy on its earlier rows, bound it by the later ones.
 
-The rows before the middle episode choose the policy: greedy on counted transitions, with one standard error of
-pessimism (`certified.gaps`). Then it is frozen, and later rows bound it, the last step first. With the lower mean m of
+The rows before the middle episode choose the policy: greedy on counted transitions with a Bernstein penalty
+(`certified.gaps`). Then it is frozen, and later rows bound it, the last step first. With the lower mean m of
 `certified.gaps.least_following` over their samples, LL_H = CC_H = 0 and the policy pi_h(a|s),
 
     LL_h(s) = max( (H-h) lo, sum_a pi_h(a|s) (r' + m[LL_{h+1}]) )     r' = the reward, lo if no row has it
@@ -216,7 +216,7 @@ class PessimisticLearner(CertifiedLearner):
         t = self.tables
         rows, value, estimate = t.candidate.copy(), np.zeros_like(t.value), np.zeros_like(t.value)
         if not self.log.given:
-            plan_candidate(t, rows, value, estimate)
+            plan_candidate(t, rows, value, estimate, wide=True)
         self.freeze(rows)
 
     def policy_weights(self) -> Floats:

@@ -8,6 +8,10 @@ m and var are the mean and the variance of V_{h+1}(s') over the samples, for pai
 out. Without such a pair it takes the first pair that was tried and did not violate, else the first that is not ruled
 out, else the first, with V = (H-h) lo. E estimates its value without the pessimism.
 
+On a log, where no episode can correct a choice, the last term is w / (n+1), w = max V_{h+1} - (H-h-1) lo, plus the
+range of the rewards if they depend on the outcome: a Bernstein bound with the constants 1 (Li et al.). Of two pairs
+that look alike it prefers the one that was tried more often.
+
 Lower values of the frozen candidate pi, from the samples since it was frozen (the last step first; LL_H = 0):
 
     LL_h(s) = (H-h) lo                       if the reward of (s, pi_h(s)) is not known
@@ -24,6 +28,11 @@ dead or has no other action:
 
 The challenger goes to the largest gap: D_h(s) = max(g_h(s), mean of D_{h+1}(s') over the samples) is the value of
 optimal stopping; if g attains D it takes the best other action, otherwise it follows pi.
+
+References
+----------
+G. Li, L. Shi, Y. Chen, Y. Chi, Y. Wei. Settling the sample complexity of model-based offline reinforcement learning.
+Annals of Statistics 52(1):233-260, 2024, doi:10.1214/23-AOS2342.
 """
 
 from __future__ import annotations
@@ -78,10 +87,12 @@ def fallback(t: Tables, column: int, slot: int) -> int:
 
 
 @loop
-def plan_candidate(t: Tables, rows: Longs, value: Floats, estimate: Floats) -> None:
-    """Set rows, V and E [slot, column] of the policy."""
+def plan_candidate(t: Tables, rows: Longs, value: Floats, estimate: Floats, wide: bool) -> None:
+    """Set rows, V and E [slot, column] of the policy; the larger doubt of the two if `wide`."""
+    top = 0.0
     for step in range(t.horizon - 1, -1, -1):
         low, column = t.least * (t.horizon - step - 1), step * t.shift
+        width, top = top - low + (t.most - t.least if t.joint else 0.0), low + t.least
         for i in range(t.step_slots[step, 0], t.step_slots[step, 1]):
             slot = np.int64(t.slots[i])
             best, plain, choice = -math.inf, 0.0, -1
@@ -91,13 +102,16 @@ def plan_candidate(t: Tables, rows: Longs, value: Floats, estimate: Floats) -> N
                 if t.witness[row, column] != OPEN or samples == 0 or not read:
                     continue
                 mean, variance, estimated = counted_moments(t, t.joint, value, estimate, step, row, low)
-                doubt = 0.0 if t.deterministic else math.sqrt(variance / samples) + (mean - low) / (2 * samples + 2)
+                thin = (width if wide else (mean - low) / 2) / (samples + 1)
+                doubt = 0.0 if t.deterministic else math.sqrt(variance / samples) + thin
                 own = 0.0 if t.joint else t.reward[row]
                 if own + mean - doubt > best:
                     best, plain, choice = own + mean - doubt, own + estimated, row
             if choice < 0:
                 choice = fallback(t, column, slot)
                 best = plain = low + t.least
+            best = max(best, low + t.least) if wide else best
+            top = max(top, best)
             rows[slot, column], value[slot, column], estimate[slot, column] = choice, best, plain
 
 
