@@ -378,5 +378,5 @@ def test_an_averaged_policy_of_an_environment_has_no_table():
 
 
 def test_a_discount_is_not_ignored_on_an_environment():
-    with pytest.raises(SettingsError, match="discounted sums are certified on models only"):
+    with pytest.raises(SettingsError, match="discount= and reach= are for models only"):
         peakrl.certify(ModelEnvironment(MODEL, 1), lambda step, state, actions: actions[0], discount=0.9)

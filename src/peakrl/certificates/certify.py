@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from peakrl.certificates import verify_endless
 from peakrl.certificates.certificate import Certificate, Evidence
 from peakrl.certificates.episodes import (
     AnyRule,
@@ -35,6 +36,7 @@ from peakrl.certificates.episodes import (
     policy_evidence,
 )
 from peakrl.certificates.rests_on import on_episodes, on_model
+from peakrl.certificates.verify import read_model
 from peakrl.certificates.verify_grid import check_grid
 from peakrl.checks import check_count, check_fraction, check_number, check_seed, reward_limits
 from peakrl.compile import as_model, is_problem
@@ -47,11 +49,12 @@ from peakrl.evaluation.exact import Evaluation, evaluate
 from peakrl.evaluation.simulation import most_kept
 from peakrl.planning import GridPolicy, Solution, solve
 from peakrl.planning.backward import threads_for
-from peakrl.planning.solution import row_costs, row_rewards
-from peakrl.planning.stationary import Task, decisions, discounted
+from peakrl.planning.solution import States, in_set, row_costs, row_rewards
+from peakrl.planning.stationary import Task, decisions, proof, proved
 from peakrl.policy.export import Exported
 from peakrl.policy.mixture import AnyPolicy, AveragedPolicy, model_for
 from peakrl.policy.tables import Policy, StochasticPolicy, simplest_policy
+from peakrl.safety.safe_set import SafeSet
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats
 from peakrl.viability import FOREVER, steps_kept
@@ -96,6 +99,7 @@ def certify(
     seed: int | None = None,
     unknown: Unknown = "raise",
     discount: float | None = None,
+    reach: States | None = None,
 ) -> Certificate:
     """Certify a policy on a model, a problem or a Gymnasium environment.
 
@@ -124,8 +128,9 @@ def certify(
     unknown
         What decides on an environment in states that were not visited while learning, as for `simulate`: the
         certificate is about the policy with that.
-    discount
-        For deterministic policies of models without an end: the certificate is about discounted sums.
+    discount, reach
+        For deterministic policies without an end: the certificate is about discounted rewards, or about the probability
+        of reaching these states, as in `solve`; with neither about the average reward of a step.
 
     Returns
     -------
@@ -141,16 +146,17 @@ def certify(
     """
     asked = Asked.checked(epsilon, failure_probability, episodes, seed)
     if not isinstance(target, TabularModel) and not is_problem(target):
-        if discount is not None:
-            raise SettingsError("discounted sums are certified on models only, exactly: leave discount= out")
+        if discount is not None or reach is not None:
+            raise SettingsError("discount= and reach= are for models only: leave them out")
         return sampled(EnvironmentEpisodes(target, policy, asked.stream, unknown), None, asked)
     model = as_model(target)
-    if model.steps is None or discount is not None:
-        return certify_endless(model.with_horizon(None), policy, discount, asked)
+    if model.steps is None or discount is not None or reach is not None:
+        return certify_endless(model.with_horizon(None), policy, (discount, reach), asked)
     if isinstance(policy, Exported) and policy.model.steps is None:
         raise PolicyError(
-            f"the policy has no end, but an episode of {model.name!r} has {model.steps} steps: pass discount=, or make "
-            "it a policy of the model with Policy.from_rule(model, policy.action)"
+            f"the policy has no end, but an episode of {model.name!r} has {model.steps} steps: pass discount= or "
+            "reach=, certify its average on model.with_horizon(None), or make it a policy of the model with "
+            "Policy.from_rule(model, policy.action)"
         )
     if asked.episodes is None and isinstance(getattr(policy, "model", None), VisitedStates):
         return certify_on_table(model, policy, asked.epsilon)
@@ -222,51 +228,51 @@ def certificate_on_model(
         subject=name_of(policy),
         evidence=evidence,
     )
-    return judged(certificate, possible, optimum)
+    return judged(certificate, possible, None if optimum is None else optimum.reason)
 
 
-def certify_endless(model: TabularModel, policy: Any, discount: float | None, asked: Asked) -> Certificate:
-    """Return the exact certificate of a discounted policy; its evidence proves each bound by one Bellman inequality."""
-    if not isinstance(policy, Policy) or discount is None or asked.episodes is not None:
-        raise SettingsError(
-            f"{model.name!r} has no end: certify(model, policy, discount=...) certifies a deterministic policy, exactly"
-        )
+def certify_endless(
+    model: TabularModel, policy: Any, criterion: tuple[float | None, States | None], asked: Asked
+) -> Certificate:
+    """Return the exact certificate of a policy without an end: the numbers that `verify_endless` finds in its evidence.
+
+    The evidence proves each bound by one inequality for every state and action (`planning.stationary.proof`).
+    """
+    discount, reach = criterion
+    if not isinstance(policy, Policy) or asked.episodes is not None:
+        raise SettingsError(f"{model.name!r} has no end: certify a deterministic policy, exactly, without episodes=")
+    if policy.model.steps is not None:
+        raise PolicyError(f"the policy has {policy.model.span}: discount= and reach= are for policies without an end")
     own = model_for(model, policy)
-    if own.steps is not None:
-        raise PolicyError(f"the policy has {own.span}: only policies without an end are discounted")
-    optimum, reward = solve(own, discount=discount), decisions(own, row_rewards(own))
-    slot_kept, row_kept = steps_kept(own.one_step, own.keeps, np.zeros(own.num_slots, np.bool_))
-    taken, start = np.isin(reward.rows, policy.rows), np.zeros(own.num_slots)
+    target, start = in_set(own, reach), np.zeros(own.num_slots)
     start[own.first_slot] = own.first_probability
-    possible = bool((evaluate(own, policy, discount=discount).worst_margin < 0).any())
+    slot_kept, row_kept = steps_kept(own.one_step, own.keeps, target)
+    acts = ~target[own.slot_of_row]
+    among = decisions(own, row_rewards(own) if reach is None else np.zeros(own.num_rows))
+    taken = acts & np.isin(np.arange(own.num_rows), policy.rows)
+    arrays: dict[str, Any] = {"rows": policy.rows, "kept": slot_kept, "target": target.astype(np.int32)}
     with threads_for(own, 1) as share:
         task = Task(own, 1e-9, start, share)
-        found = discounted(task, reward.only(taken), discount)
-        costs = discounted(task, reward._replace(reward=row_costs(own)).only(taken), discount)
-        safe = row_kept == FOREVER
-        best = discounted(task, reward.only(safe), discount) if safe.any() else found
-    (low, high), violation = found.ends(start), max(costs.ends(start)[1], LEAST) if possible else 0.0
-    highest = best.ends(start)[1] if optimum.feasible else None
-    arrays: dict[str, Any] = {
-        "rows": policy.rows,
-        "kept": slot_kept,
-        "values": found.values,
-        "violations": costs.values,
-    }
+        paid, costs = among.only(taken), among._replace(reward=row_costs(own)).only(taken)
+        found, high = proved(task, paid, discount, target)
+        low = proof(task, paid._replace(reward=-paid.reward), found.negated, discount)
+        violations = high if reach is not None else proved(task, costs, discount, target)[1]
+        feasible = bool((slot_kept[own.first_slot] == FOREVER).all())
+        safe = among.only(acts & (row_kept == FOREVER))
+        best = proved(task, safe, discount, target)[1] if feasible else high
+    arrays |= {"low": low, "high": high, "violations": violations, "best": best}
     plain, stored = model_evidence(own)
     evidence = Evidence(
         {"model": plain, "optimum": "residual", "table": "policy", "discount": discount},
-        stored | {f"endless.{name}": array for name, array in (arrays | {"best": best.values}).items()},
+        stored | {f"endless.{name}": array for name, array in arrays.items()},
     )
-    size = max(float(np.abs(each.values).max()) for each in (found, best))
+    numbers, possible, _, rests_on = verify_endless.check(read_model(plain, stored), evidence.plain, evidence.arrays)
+    what = "average of a step" if discount is None else f"discounted by {discount:g}"
     certificate = Certificate(
-        holds=True, kind="exact", epsilon=asked.epsilon, failure_probability=0.0, value_low=low, value_high=high,
-        optimum_high=highest, gap=None if highest is None else highest - low, violation_high=violation,
-        violation_probability_high=float(possible), episodes=0,
-        rests_on=tuple(on_model(evidence.plain, 8 * reward.slip(np.array([size])) / (1.0 - discount))),
-        subject=f"{name_of(policy)}, discounted by {discount:g}", evidence=evidence,
+        holds=True, kind="exact", epsilon=asked.epsilon, rests_on=rests_on, evidence=evidence, **numbers,
+        subject=f"{name_of(policy)}, {what if reach is None else 'probability of reaching the target'}",
     )  # fmt: skip
-    return judged(certificate, possible, optimum)
+    return judged(certificate, possible, None if feasible else SafeSet(own).infeasible_reason)
 
 
 def below(value: float, highest: float, rounding: float) -> float:
@@ -300,11 +306,11 @@ def how_bounded(optimum: Solution[Policy] | None) -> str:
     return "most reward" if optimum is None else "solved"
 
 
-def judged(certificate: Certificate, possible: bool, optimum: Solution[Policy] | None) -> Certificate:
-    """Return a certificate with its verdict; `possible`: a violation is known to be possible."""
+def judged(certificate: Certificate, possible: bool, unsafe: str | None) -> Certificate:
+    """Return a certificate with its verdict; `possible`: can it violate? `unsafe`: why no policy is safe."""
     epsilon, gap, violation = certificate.epsilon, certificate.gap, certificate.violation_high
-    if optimum is not None and not optimum.feasible and (epsilon is not None or possible):
-        return certificate.refused(f"no policy is safe: {optimum.reason}")
+    if unsafe is not None and (epsilon is not None or possible):
+        return certificate.refused(f"no policy is safe: {unsafe}")
     if epsilon is None:
         chance = certificate.violation_probability_high
         return certificate.refused(f"{violates_words(certificate)} {chance:.6g}") if possible else certificate
@@ -367,7 +373,7 @@ def certificate_of_episodes(
         subject=source.subject,
         evidence=evidence,
     )
-    return judged(certificate, bool((violations > 0).any()), optimum)
+    return judged(certificate, bool((violations > 0).any()), None if optimum is None else optimum.reason)
 
 
 def policy_on_table(table: TabularModel, policy: Any) -> Policy | StochasticPolicy:

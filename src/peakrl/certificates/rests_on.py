@@ -51,6 +51,12 @@ def on_model(plain: Plain, rounding: float) -> Iterator[str]:
     yield from TABLES[plain["table"]]
 
 
+def on_target(states: int) -> Iterator[str]:
+    """Yield what is reached, if anything is."""
+    if states:
+        yield f"the value is the probability of reaching one of {states:,} states, until which constraints must hold"
+
+
 def on_episodes(plain: Plain) -> Iterator[str]:
     """Yield what bounds from fresh episodes rest on."""
     yield (

@@ -1,16 +1,23 @@
-"""Check an exact certificate of a discounted policy without an end, in one pass over the model, in numpy.
+"""Check an exact certificate of a policy without an end, in one pass over the model, in numpy.
 
-The evidence has values v of the policy, h of its violations (as costs) and u of the best safe policy, and by state the
-number of steps for which safety can be kept. With T_p the Bellman operator of the policy, T that of safe actions and g
-the discount, each bound is one inequality for all states:
+Each bound has a proof: two numbers g and h by state, and one inequality for every action that is considered. With a
+discount (g = 0), or of the average reward of a step, if for a number c of any sign
 
-    a <= T_p v - v <= b    gives    T_p v + a g / (1 - g)  <=  V_p  <=  T_p v + b g / (1 - g),      the same for h,
-    T u - u <= b           gives    V* <= T u + b g / (1 - g)
+    h + c >= r + discount E[h'],    discounted sums are at most  h + c / (1 - discount)
+    g >= E[g']  and  g + h + c >= r + E[h'],    gains are at most  g + c
 
-for any v, h and u: forged values give bounds that are wide, not wrong. A state is not safe for ever if each of its
-actions violates or may lead to a state with a smaller number; every other action that does not violate and leads to
-states without a number counts as safe, which can only raise the bound of the optimum. Distributions are divided by
-their sums; bounds are moved outward by what rounding can do to a backup.
+(add up the second inequality over n steps, and divide by n). The probability of reaching a set is the gain if its
+states earn 1 for ever and nothing else earns anything. Any g and h will do: forged ones give bounds that are wide, not
+wrong.
+
+    high         the actions of the policy, r the reward         low    the same, r minus the reward
+    violations   the actions of the policy, r the violation      best   all actions that may be safe for ever
+
+A state is not safe for ever if each of its actions violates or may lead to a state with a smaller number of steps
+`kept`; every other action that does not violate and leads to states without a number counts as safe, which can only
+raise the bound of the optimum. Distributions are divided by their sums, and every bound is moved outward by what
+rounding can do. E[g'] must stay below g in real numbers, for a loss at every step adds up: either no next state has a
+larger g, or the computed E[g'] is smaller by more than its rounding.
 """
 
 from __future__ import annotations
@@ -21,71 +28,99 @@ from typing import Any
 
 import numpy as np
 
-from peakrl.certificates.rests_on import on_model
+from peakrl.certificates.rests_on import on_model, on_target
 from peakrl.records import Field, Record
 
 FOREVER = 2**31 - 1
+#: The proofs are g and h by state.
 ARRAYS = {
     "rows": Field(np.int32, "slot"),
     "kept": Field(np.int32, "slot", low=0),
-    **{name: Field(np.float64, "slot") for name in ("values", "violations", "best")},
+    "target": Field(np.int32, "slot", low=0, high=1),
+    **{name: Field(np.float64, (2, "slot")) for name in ("low", "high", "violations", "best")},
 }
 
 
 def check(m: SimpleNamespace, plain: Mapping[str, Any], arrays: Mapping[str, Any]) -> Any:
     """Return what `verify.check_exact` returns, for a model without an end."""
     own, discount = Record({}, dict(arrays)).part("endless").checked(ARRAYS, slot=m.slots), plain["discount"]
-    if type(discount) is not float or not 0.0 <= discount < 1.0:
+    target, sizes = own["target"] > 0, np.diff(m.row_start)
+    reach = bool(target.any())
+    if discount is not None and (reach or type(discount) is not float or not 0.0 <= discount < 1.0):
         raise ValueError(f"the discount is {discount!r}")
-    acting = np.flatnonzero(np.diff(m.row_start) > 0)
+    m.row_slot, m.discount, m.closed = np.repeat(np.arange(m.slots), sizes), discount, target | (sizes == 0)
+    m.ends = target | (np.isin(np.arange(m.slots), m.outcome_next) & m.closed)
+    acting = np.flatnonzero(~m.closed)
     rows = own["rows"][acting].astype(np.int64)
     if not ((rows >= m.row_start[acting]) & (rows < m.row_start[acting + 1])).all():
         raise ValueError("the policy takes something that is not an action")
-    sets = m.set_start[:-1]
-    harms = (m.row_violation > 0) | np.logical_or.reduceat(m.violation > 0, sets)[m.row_set]
+    harms = (m.row_violation > 0) | np.logical_or.reduceat(m.violation > 0, m.set_start[:-1])[m.row_set]
     risky = reachable(m, dict(zip(acting.tolist(), rows.tolist(), strict=True)), harms)
-    low, high = bounds(m, discount, own["values"], acting, ahead(m, discount, own["values"], m.row_pay, m.pay)[rows])
-    ahead_violation = ahead(m, discount, own["violations"], m.row_violation, m.violation)[rows]
-    violation = bounds(m, discount, own["violations"], acting, ahead_violation)[1] if risky else 0.0
-    highest = optimum(m, discount, own, harms)
+    # Minus the reward for the lower bound; of reaching a set only its states earn anything.
+    (low, _), (high, off) = (
+        bound(m, own[name], rows, sign * (not reach) * m.row_pay, sign * (not reach) * m.pay, sign * target)
+        for name, sign in (("low", -1.0), ("high", 1.0))
+    )
+    low = -low
+    violation: float | None = 0.0
+    if risky:  # until a set is reached it has no average
+        violation = None if reach else bound(m, own["violations"], rows, m.row_violation, m.violation, 0.0 * target)[0]
+    best, highest = safe_rows(m, np.where(target, FOREVER, own["kept"]), harms), None
+    if best is not None:
+        highest = bound(m, own["best"], best, (not reach) * m.row_pay, (not reach) * m.pay, 1.0 * target)[0]
+    if reach:
+        low, high, highest = max(low, 0.0), min(high, 1.0), highest and min(highest, 1.0)
     gap = None if highest is None else highest - low
     found = {"failure_probability": 0.0, "value_low": low, "value_high": high, "optimum_high": highest, "gap": gap,
              "violation_high": violation, "violation_probability_high": float(risky), "episodes": 0}  # fmt: skip
-    size = max(float(np.abs(own[name]).max()) for name in ("values", "best"))
-    apart = 8 * slip(m, size) / (1.0 - discount)
-    return found, risky, apart, tuple(on_model(plain, apart))
+    return found, risky, off, (*on_model(plain, off), *on_target(int(target.sum())))
 
 
-def ahead(m: SimpleNamespace, discount: float, values: Any, row_pay: Any, pay: Any) -> Any:
-    """[row]: what it pays, and the discounted values of the next states."""
-    chance, start = m.outcome_probability, m.set_start[:-1]
-    mean = np.add.reduceat(chance * (pay + discount * values[m.outcome_next]), start) / np.add.reduceat(chance, start)
-    return row_pay + mean[m.row_set]
+def bound(m: SimpleNamespace, proof: Any, rows: Any, row_pay: Any, pay: Any, for_ever: Any) -> tuple[float, float]:
+    """Return an upper bound at the first states if one of `rows` is taken, and how far rounding may move it.
+
+    Where a walk ends, it earns `for_ever` [slot] at each step.
+    """
+    (gain, bias), slot, starts, factor = proof, m.row_slot[rows], m.set_start[:-1], m.discount
+    if m.discount is not None:
+        gain = np.zeros(m.slots)
+    else:
+        factor = 1.0
+        most = np.maximum.reduceat(gain[m.outcome_next], starts)[m.row_set[rows]]
+        falls = mean(m, gain[m.outcome_next])[rows] + slip(m, gain) <= gain[slot]
+        if not ((most <= gain[slot]) | falls).all():
+            raise ValueError("an action increases the gain that is claimed")
+    now = row_pay[rows] + mean(m, pay + factor * bias[m.outcome_next])[rows]
+    ended = for_ever[m.ends] - (1.0 - factor) * bias[m.ends] - gain[m.ends]
+    change, off = np.append(now - bias[slot] - gain[slot], ended), slip(m, gain, bias, row_pay, pay)
+    table, often = (gain, 1.0) if m.discount is None else (bias, 1.0 / (1.0 - m.discount))
+    first = float(m.first_probability @ table[m.first_slot] / m.first_probability.sum())
+    most, off = often * float(change.max()), 2 * often * off
+    off += 2.0**-49 * (float(np.abs(table[m.first_slot]).max()) * len(m.first_slot) + abs(most))
+    return first + most + off, 4 * off
 
 
-def slip(m: SimpleNamespace, size: float) -> float:
-    """Return how far a computed backup of values of this size may be off."""
-    paid = float(max(np.abs(m.reward).max(), m.violated.max(initial=0.0)))
-    return 2.0**-52 * (3 * int(np.diff(m.set_start).max()) + 16) * (size + paid)
+def mean(m: SimpleNamespace, quantity: Any) -> Any:
+    """[row]: the expectation of a quantity by outcome."""
+    chance, starts = m.outcome_probability, m.set_start[:-1]
+    return (np.add.reduceat(chance * quantity, starts) / np.add.reduceat(chance, starts))[m.row_set]
 
 
-def bounds(m: SimpleNamespace, discount: float, values: Any, slots: Any, applied: Any) -> tuple[float, float]:
-    """Return the bounds at the first states; `applied` is the backup of `values` in these slots."""
-    off = slip(m, float(np.abs(values).max()))
-    change, grown, backed = applied - values[slots], discount / (1.0 - discount), np.zeros(m.slots)
-    backed[slots] = applied
-    first = float(m.first_probability @ backed[m.first_slot] / m.first_probability.sum())
-    least, most = grown * (float(change.min()) - off), grown * (float(change.max()) + off)
-    off += 2.0**-49 * (abs(first) * len(m.first_slot) + max(abs(least), abs(most)))
-    return first + least - off, first + most + off
+def slip(m: SimpleNamespace, *arrays: Any) -> float:
+    """Return how far a computed expectation of sums of these arrays may be off."""
+    size = sum(float(np.abs(each).max(initial=0.0)) for each in arrays)
+    return 2.0**-52 * (int(np.diff(m.set_start).max()) + 8) * size
 
 
 def reachable(m: SimpleNamespace, row_of: dict[int, int], harms: Any) -> bool:
-    """Return whether the policy can ever violate a constraint."""
+    """Return whether the policy can ever violate a constraint before the target."""
     found = set(m.first_slot.tolist())
     left = list(found)
     while left:
-        row = row_of[left.pop()]
+        slot = left.pop()
+        if m.closed[slot]:
+            continue
+        row = row_of[slot]
         if harms[row]:
             return True
         own = m.row_set[row]
@@ -95,18 +130,11 @@ def reachable(m: SimpleNamespace, row_of: dict[int, int], harms: Any) -> bool:
     return False
 
 
-def optimum(m: SimpleNamespace, discount: float, own: Mapping[str, Any], harms: Any) -> float | None:
-    """Return an upper bound for policies that never violate; None if there is none."""
-    kept, sizes = own["kept"], np.diff(m.row_start)
-    slot = np.repeat(np.arange(m.slots), sizes)
-    nearest = np.minimum.reduceat(kept[m.outcome_next], m.set_start[:-1])[m.row_set]
-    if not (harms | (nearest < kept[slot]))[kept[slot] < FOREVER].all():
+def safe_rows(m: SimpleNamespace, kept: Any, harms: Any) -> Any:
+    """Return the actions that may be safe for ever; None if no policy is."""
+    nearest, own = np.minimum.reduceat(kept[m.outcome_next], m.set_start[:-1])[m.row_set], kept[m.row_slot]
+    if not (harms | (nearest < own))[own < FOREVER].all():
         raise ValueError("a state is called unsafe that may be safe for ever")
     if (kept[m.first_slot] < FOREVER).any():
         return None
-    allowed = ~harms & (nearest == FOREVER) & (kept[slot] == FOREVER)
-    worth = np.where(allowed, ahead(m, discount, own["best"], m.row_pay, m.pay), -np.inf)
-    best = np.full(m.slots, -np.inf)
-    np.maximum.at(best, slot, worth)
-    slots = np.flatnonzero(best > -np.inf)
-    return bounds(m, discount, own["best"], slots, best[slots])[1]
+    return np.flatnonzero(~harms & (nearest == FOREVER) & (own == FOREVER) & ~m.closed[m.row_slot])

@@ -107,8 +107,13 @@ class Bounds(NamedTuple):
     high: Floats
     #: [slot]: the row of the model that the policy takes; -1 without one.
     rows: Ints
-    #: [slot]: values whose Bellman residual proves it: discounted values, or the bias.
+    #: [slot]: values whose Bellman residual proves it: discounted values, or the bias within components.
     values: Floats
+
+    @property
+    def negated(self) -> Bounds:
+        """The same of minus the rewards, if there was nothing to decide."""
+        return Bounds(-self.high, -self.low, self.rows, -self.values)
 
     def ends(self, start: Floats) -> tuple[float, float]:
         """Return the bounds for a distribution of first states, rounded outward."""
@@ -202,7 +207,7 @@ def discounted(task: Task, among: Decisions, discount: float) -> Bounds:
     low = applied + grown * least * (1 if least < 0 else 1 - 2.0**-49) - slip
     high = applied + grown * most * (1 if most > 0 else 1 - 2.0**-49) + slip
     low, high = np.where(acting, low, 0.0), np.where(acting, high, 0.0)
-    return Bounds(low, high, taken(among, step.chosen), values)
+    return Bounds(low, high, taken(among, step.chosen), applied)
 
 
 # Average ----------------------------------------------------------------------------------------------------------
@@ -280,6 +285,13 @@ def approach(layout: Layout, goal: Bools) -> Ints:
     return rows
 
 
+def grouped(component: Longs) -> tuple[Longs, int]:
+    """Return [slot] the number of its end component, or one of its own, and how many there are."""
+    alone = component < 0
+    group = np.where(alone, component.max(initial=-1) + np.cumsum(alone), component)
+    return group, int(group.max()) + 1
+
+
 def settle(
     task: Task, among: Decisions, parts: tuple[Longs, Bools], stay: Floats, stayed: Ints, wanted: float
 ) -> Bounds:
@@ -289,10 +301,7 @@ def settle(
     or ending in a slot without actions, earns (NaN: it cannot), with the row `stayed` [slot] among those that stay.
     """
     component, inner = parts
-    group = np.where(component >= 0, component, 0)
-    alone = component < 0
-    group[alone] = component.max(initial=-1) + 1 + np.arange(alone.sum())
-    groups = int(group.max()) + 1
+    group, groups = grouped(component)
     free = ~np.isnan(stay[0])
     most, least = float(stay[1, free].max()), float(stay[0, free].min())
     ends = np.full((2, groups), -np.inf)
@@ -395,3 +404,42 @@ def quickest(task: Task, among: Decisions) -> Bounds:
                 break
         values, applied = applied, values
     return Bounds(-applied, high, taken(costs, step.chosen), -values)
+
+
+# Proofs -----------------------------------------------------------------------------------------------------------
+
+
+def proof(task: Task, among: Decisions, found: Bounds, discount: float | None) -> Floats:
+    """Return g and h [2, slot] that prove the upper bounds: g >= E[g'] and g + h >= r + discount E[h'] for all actions.
+
+    Discounted, g is 0 and h the values, but for a number added everywhere. Else g are the upper bounds, and h is the
+    bias within components plus what makes up for leaving them: a price times t, where t = n steps of value iteration
+    for the largest number of times that any policy leaves one. Whenever one is left, E[t'] is smaller by 1 - rise.
+    """
+    if discount is not None:
+        return np.stack([np.zeros_like(found.values), found.values])
+    component, inner = end_components(among)
+    group, groups = grouped(component)
+    leaving = among.only(~inner)
+    acting, applied, times = leaving.acting, np.zeros(len(group)), np.zeros(groups)
+    gain = np.where(np.isfinite(found.high), found.high, 0.0)
+    Step(task, leaving)(found.values, applied)
+    price = float((applied - found.values - gain)[acting].max(initial=0.0))
+    count = Step(task, leaving._replace(reward=np.ones(len(leaving.rows))))
+    for steps in range(100 * MANY_STEPS):
+        count(times[group], applied)
+        before, times = times, np.zeros(groups)
+        np.maximum.at(times, group[acting], applied[acting])
+        rise = float(np.max(times - before))
+        if rise <= 0.5 or (steps >= MANY_STEPS and rise < 1.0 - 1e-6):
+            break
+    return np.stack([gain, found.values + price / max(1.0 - rise, 1e-6) * times[group]])
+
+
+def proved(task: Task, among: Decisions, discount: float | None, target: Bools) -> tuple[Bounds, Floats]:
+    """Return the bounds of a discount, of reaching the target, or of the average, with the proof of the upper ones."""
+    if discount is not None:
+        found = discounted(task, among, discount)
+    else:
+        found = reaching(task, among, target)[0] if target.any() else average(task, among)
+    return found, proof(task, among, found, discount)
