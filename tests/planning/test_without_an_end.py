@@ -1,6 +1,7 @@
 """Discounted, average and reach-avoid criteria against all stationary policies, computed with fractions."""
 
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 import pytest
@@ -116,6 +117,41 @@ def test_small_models_against_all_stationary_policies(seed):
 def test_two_thousand_models_against_all_stationary_policies():
     feasible = [compared(10**6 + seed, most=5 if seed % 10 else 8) for seed in range(2000)]
     assert 200 < sum(feasible) < 1900
+
+
+def reached_within(model, policy, target, slot, step, horizon):
+    """Return the probabilities of a violation before the target, and of reaching it, with fractions."""
+    if slot in target or step == horizon:
+        return Fraction(0), Fraction(int(slot in target))
+    row = policy[step * model.num_slots + slot]
+    outcomes, broken, reached = model.outcomes_of_row(row), Fraction(0), Fraction(0)
+    for following, chance in zip(
+        model.outcome_next[outcomes].tolist(), model.outcome_probability[outcomes].tolist(), strict=True
+    ):
+        harm, arrival = reached_within(model, policy, target, following, step + 1, horizon)
+        broken += Fraction(chance) * (harm if model.keeps[row] else 1)
+        reached += Fraction(chance) * arrival
+    return broken, reached
+
+
+@seeds(8)
+def test_reaching_within_a_horizon_against_all_policies(seed):
+    model, horizon = random_model(seed, most=2 + seed % 2), 3 - seed % 2
+    target, firsts, best = frozenset({seed % model.num_slots}), model.first_slot.tolist(), []
+    for steps in product(policies(model), repeat=horizon):
+        policy = [row for step in steps for row in step]
+        ends = {slot: reached_within(model, policy, target, slot, 0, horizon) for slot in firsts}
+        if not any(broken for broken, _ in ends.values()):
+            best.append(at_start(model, {slot: reached for slot, (_, reached) in ends.items()}))
+    solution = peakrl.solve(model, reach=target, horizon=horizon)
+    assert solution.feasible == bool(best)
+    if best:
+        assert solution.value == pytest.approx(float(max(best)), abs=1e-12)
+        ends = [reached_within(model, solution.policy.rows.tolist(), target, slot, 0, horizon) for slot in firsts]
+        assert not any(broken for broken, _ in ends)
+        assert solution.node_values[firsts] == pytest.approx([float(reached) for _, reached in ends], abs=1e-12)
+    with pytest.raises(PeakError, match="without an end"):
+        peakrl.solve(model, discount=0.9, horizon=horizon)
 
 
 def test_the_machine_of_the_docs():

@@ -9,10 +9,12 @@ policy of least expected violation.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
 from functools import cached_property, singledispatch
 from pathlib import Path
+from types import EllipsisType
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -28,6 +30,7 @@ from peakrl.planning.stationary import average as average_gain
 from peakrl.policy.files import choices_table
 from peakrl.policy.tables import Choices, Policy, StochasticPolicy
 from peakrl.safety.safe_set import SafeSet
+from peakrl.space import read_only
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats
 from peakrl.viability import FOREVER, steps_kept
@@ -144,6 +147,7 @@ class Solution(Generic[PolicyKind]):
 def solve(
     target: Target,
     *,
+    horizon: float | EllipsisType | None = ...,
     discount: float | None = None,
     average: bool = False,
     reach: States | None = None,
@@ -154,19 +158,21 @@ def solve(
     """Solve a model or problem: the largest expected reward without any violation.
 
     With `discount`, `average` or `reach` the result is a policy without an end, the same at every step; this needs a
-    model in which nothing depends on the step, and its horizon is ignored.
+    model in which nothing depends on the step, and its own horizon is ignored.
 
     Parameters
     ----------
     target
         A model or problem.
+    horizon
+        The number of steps, by default that of the target. If nothing depends on the step, it may be another.
     discount
         Maximise the discounted reward sum_h discount^h r_h for ever, 0 <= discount < 1.
     average
         Maximise the average reward of a step in the long run.
     reach
-        Maximise the probability of ever reaching one of these states: a collection, or a function of a state that
-        returns a truth value. Safety is required until then.
+        Maximise the probability of ever reaching one of these states, or with `horizon` within so many steps: a
+        collection, or a function of a state that returns a truth value. Safety is required until then.
     tolerance
         Of discounted and average values and probabilities: how far apart `value_low` and `value_high` may be, relative
         to the value or, if that is larger, to the largest reward of a step (1 for `reach`).
@@ -194,8 +200,14 @@ def solve(
     """
     threads = None if threads is None else check_count(threads, "threads")
     model = as_model(target)
-    if discount is not None or average or reach is not None:
+    endless, lasting = horizon in (..., None, math.inf), discount is not None or average
+    if endless and (lasting or reach is not None):
         return without_end(model, (discount, average, reach), tolerance, threads, policy_file)
+    if lasting:
+        raise SettingsError("discount= and average= are for policies without an end, which have no horizon=")
+    model = model if horizon is ... else model.with_horizon(horizon)
+    if reach is not None:
+        return within_horizon(model, in_set(model, reach), threads, policy_file)
     with choices_table(model, policy_file) as table:
         found = induction(model, original(model), table=table, threads=threads)
     return Solution(
@@ -240,6 +252,36 @@ def at_start(model: TabularModel, table: Floats) -> float:
     """Return the expectation over the first state of a table by node; never 0 by underflow."""
     expected, first = float(model.first_probability @ table[model.first_slot]), table[model.first_slot]
     return LEAST if expected == 0.0 and (first > 0.0).any() and (first >= 0.0).all() else expected
+
+
+def within_horizon(
+    model: TabularModel, target: NDArray[np.bool_], threads: int | None, policy_file: str | Path | None
+) -> Solution[Policy]:
+    """Return the policy that most probably reaches a target [slot] within the horizon; safety is required until then.
+
+    A row pays the probability of arriving, and those of the target stay where they are, at no cost.
+    """
+    if not model.stationary:
+        raise SettingsError(f"reach= needs a model in which nothing depends on the step; {model.name!r} has steps")
+    pays, ended = original(model), target[model.slot_of_row]
+    arrives = np.add.reduceat(model.outcome_probability * target[model.outcome_next], model.outcome_start[:-1])
+    pays = Pays(
+        read_only(np.where(ended, 0.0, np.minimum(arrives, 1.0)[model.row_distribution])),
+        read_only(np.where(ended, 0.0, pays.cost) if len(pays.cost) else pays.cost),
+        read_only(np.where(ended, model.slot_of_row, pays.link).astype(np.int32)),
+    )
+
+    def tables() -> tuple[Floats, Floats]:
+        nodes = induction(model, pays, values=True, threads=threads)
+        return nodes.values + np.resize(target, len(nodes.values)), nodes.costs
+
+    with choices_table(model, policy_file) as table:
+        found = induction(model, pays, table=table, threads=threads)
+    return Solution(
+        model=model, value=at_start(model, found.first_values + target), violation=at_start(model, found.first_costs),
+        feasible=not found.first_costs[model.first_slot].any(), policy=Policy(model, Choices(model, table)),
+        _tables=tables,
+    )  # fmt: skip
 
 
 # Without an end ---------------------------------------------------------------------------------------------------
