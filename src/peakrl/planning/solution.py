@@ -321,6 +321,8 @@ def without_end(
         else:
             found, time = reaching(task, among, target)
         low, high, violation = *found.ends(start), 0.0
+        if reach is not None and feasible:
+            low, high = max(low, 0.0), min(high, 1.0)
         if not feasible:  # what is maximised is minus the violation: the value of the policy remains to be found
             violation = max(-(low + high) / 2, LEAST)
             taken = np.isin(among.rows, found.rows)

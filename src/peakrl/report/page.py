@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from peakrl.errors import SettingsError, StorageError
+from peakrl.planning import Solution
+from peakrl.policy.tables import Policy
 from peakrl.report.blocks import Section, exactly, is_number, shown
 from peakrl.storage import reading, write_file
 from peakrl.tabular import TabularModel
@@ -26,6 +28,7 @@ from peakrl.training.run import LearningRun
 from peakrl.version import __version__
 
 NAME = "report.html"
+Source = LearningRun | Solution[Policy] | str | Path
 #: Marks of a page that peakrl wrote.
 OURS = (
     b'<meta name="generator" content="peakrl">',
@@ -106,16 +109,17 @@ def embedded(data: Any) -> str:
     return text
 
 
-def make_page(
-    source: LearningRun | str | Path, model: TabularModel | None = None, table: TabularModel | None = None
-) -> Page:
-    """Return the page of a run, a run file, a folder of runs or a sweep's folder.
+def make_page(source: Source, model: TabularModel | None = None, table: TabularModel | None = None) -> Page:
+    """Return the page of a solution, a run, a run file, a folder of runs or a sweep's folder.
 
     For a run file: `model` if the file does not contain it. For a run on an environment: its `table`.
     """
+    from peakrl.report.endless import endless_section
     from peakrl.report.sections import section_for
     from peakrl.training.learn import load_run
 
+    if isinstance(source, Solution):
+        return Page(f"Report on {source.model.name}", source.model.name, [endless_section(source)])
     if isinstance(source, LearningRun):
         return Page(f"Report on {source.model.name}", source.model.name, [section_for(source, "run", table=table)])
     path = Path(source)
@@ -148,16 +152,16 @@ def what_else(folder: Path) -> str:
     return "`peakrl train ... --out` writes a run, `peakrl sweep` a folder of runs"
 
 
-def default_place(source: LearningRun | str | Path) -> Path:
+def default_place(source: Source) -> Path:
     """Return the default file of the page: inside of a folder, next to a run file."""
-    if isinstance(source, LearningRun):
+    if isinstance(source, LearningRun | Solution):
         return Path(NAME)
     path = Path(source)
     return path / NAME if path.is_dir() else path.with_suffix(".html")
 
 
 def write_page(
-    source: LearningRun | str | Path,
+    source: Source,
     out: str | Path | None = None,
     model: TabularModel | None = None,
     table: TabularModel | None = None,
@@ -170,15 +174,14 @@ def write_page(
     return page.write(place), page
 
 
-def write_report(
-    source: LearningRun | str | Path, out: str | Path | None = None, *, table: TabularModel | None = None
-) -> Path:
+def write_report(source: Source, out: str | Path | None = None, *, table: TabularModel | None = None) -> Path:
     """Write one self-contained HTML page: settings, results, learning curves and the gap to the optimum.
 
     Parameters
     ----------
     source:
-        A run, or the path of a run file, a folder of runs or a sweep folder.
+        A run, or the path of a run file, a folder of runs or a sweep folder; or a solution without an end, of
+        `solve(model, discount=...)`, `average=True` or `reach=...`.
     out:
         File or folder of the page. Default: inside of the folder, next to the run file, or `report.html` in the current
         folder for a run. An existing page of peakrl is replaced; any other file is an error.
@@ -198,8 +201,10 @@ def write_report(
     >>> peakrl.write_report(run, "report.html").name
     'report.html'
     """
-    if not isinstance(source, LearningRun | str | Path):
-        raise SettingsError(f"source is {source!r}; it must be a run, or the path of a run file or a folder")
+    if not isinstance(source, LearningRun | Solution | str | Path):
+        raise SettingsError(
+            f"source is {source!r}; it must be a run, a solution, or the path of a run file or a folder"
+        )
     if not isinstance(out, str | Path | None):
         raise SettingsError(f"out is {out!r}; it must be the path of a file or a folder")
     return write_page(source, out, table=table)[0]

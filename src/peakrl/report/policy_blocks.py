@@ -65,6 +65,13 @@ def map_blocks(analysis: RunAnalysis, share: int = 1) -> list[Block]:
         np.add.at(total, np.repeat(np.arange(model.num_slots), np.diff(model.row_start)), run.visits)
         together = ", all steps" if model.stationary else ""
         layers.append(amounts(f"training visits{together}", total[nodes.slots], "visits"))
+    return [map_block(model, nodes, layers, title, note, never)]
+
+
+def map_block(
+    model: StateSpace, nodes: MapNodes, layers: list[dict[str, Any]], title: str, note: str, never: list[int]
+) -> Block:
+    """Return a map; `never` are the run lengths of the nodes that are faded."""
     slots, state = np.unique(nodes.slots, return_inverse=True)
     x, y = nodes.axes
     content = {
@@ -77,7 +84,7 @@ def map_blocks(analysis: RunAnalysis, share: int = 1) -> list[Block]:
         "labels": [state_words(model, model.state_of_slot(int(slot))) for slot in slots], "state": packed(state, "<i4"),
         "never": never,
     }  # fmt: skip
-    return [Drawn("map", title, "map", content, note)]
+    return Drawn("map", title, "map", content, note)
 
 
 # Nodes ---------------------------------------------------------------------------------------------------------------
@@ -109,8 +116,9 @@ def map_nodes(model: StateSpace, most: int) -> MapNodes | str | None:
     width = field_count(model.state_labels[0])
     if width is None or any(field_count(label) != width for label in model.state_labels):
         return None
-    per_step = [model.decision_slots(step) for step in range(model.horizon)]
-    steps, slots = np.repeat(np.arange(model.horizon), [len(here) for here in per_step]), np.concatenate(per_step)
+    horizon = model.steps or 1
+    per_step = [model.decision_slots(step) for step in range(horizon)]
+    steps, slots = np.repeat(np.arange(horizon), [len(here) for here in per_step]), np.concatenate(per_step)
     if not len(slots):
         return None
     if len(slots) > most:
@@ -126,7 +134,7 @@ def map_nodes(model: StateSpace, most: int) -> MapNodes | str | None:
         nodes=steps * model.node_stride + slots,
         slots=slots,
         names=("step", *field_names(model, width)),
-        values=(tuple(range(model.horizon)), *shown),
+        values=(tuple(range(horizon)), *shown),
         at=np.array([steps, *at], np.int64),
     )
 

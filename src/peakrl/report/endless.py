@@ -1,0 +1,120 @@
+"""Section of a solution without an end: bounds, safety, the map of its policy, and where it spends its time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from peakrl.certificates.certificate import number
+from peakrl.errors import SettingsError
+from peakrl.evaluation import evaluate
+from peakrl.evaluation.endless import EndlessEvaluation
+from peakrl.planning import Solution
+from peakrl.policy.tables import Policy
+from peakrl.report.blocks import Answer, Block, Fact, Section, Table, Text, run_lengths
+from peakrl.report.policy_blocks import MOST_NODES, MapNodes, amounts, choices, map_block, map_nodes, state_words
+from peakrl.report.sections import VERDICTS
+
+#: Most states whose linear equations are solved for a page, and most lines of the table of states.
+MOST_SOLVED, MOST_LINES = 100_000, 200
+
+
+def endless_section(solution: Solution[Policy]) -> Section:
+    """Return the section of a solution without an end."""
+    model, criterion = solution.model, solution.criterion
+    if criterion is None:
+        raise SettingsError("a page shows solutions of solve(model, discount=...), average=True or reach=...")
+    # What follows after a target is reached is not part of the solution.
+    evaluated = model.num_slots <= MOST_SOLVED and criterion != "reach"
+    found = evaluate(model, solution.policy) if evaluated else None
+    assert isinstance(found, EndlessEvaluation | None)
+    nodes = map_nodes(model, MOST_NODES)
+    stories: list[tuple[str, str, Sequence[Block]]] = [
+        ("answer", "Result", [answer_of(solution, found)]),
+        (
+            "policy",
+            "Policy",
+            [policy_map(solution, found, nodes) if isinstance(nodes, MapNodes) else Text(nodes or "")],
+        ),
+        ("details", "Details", [*details(solution, found)]),
+    ]
+    parts = [
+        Section(f"endless-{key}", title, "", [replace(block, id=f"endless-{key}-{block.id}") for block in blocks])
+        for key, title, blocks in stories
+        if blocks
+    ]
+    lead = (
+        f"{model.name}: {model.num_states:,} states, {model.num_pairs:,} state-action pairs, without an end, "
+        f"constraints: {', '.join(model.constraint_names) or 'none'}."
+    )
+    kind = "safe" if solution.feasible else "infeasible"
+    return Section("endless", f"{model.name}: {criterion}", lead, badge=VERDICTS[kind], parts=parts)
+
+
+def answer_of(solution: Solution[Policy], found: EndlessEvaluation | None) -> Block:
+    """Return bounds and safety in words."""
+    reach = solution.criterion == "reach"
+    what = "probability of reaching the target" if reach else f"value ({solution.criterion})"
+    bounds = [f"between {solution.value_low!r} and {solution.value_high!r}, rounding included"]
+    facts = [Fact(f"What is the {what}?", number(solution.value), bounds)]
+    if solution.expected_time is not None:
+        facts.append(Fact("When is the target reached?", f"after {number(solution.expected_time)} steps, expected"))
+    if found is not None:
+        often, steps = found.violation_probability, found.steps_to_violation
+        when = f"after {number(steps)} steps, expected" if np.isfinite(steps) else "it may never happen"
+        if solution.criterion != "average":
+            facts.append(Fact("What is the average reward of a step?", number(found.gain)))
+        chance = f"with probability {number(often)}"
+        facts.append(Fact("Does it ever violate a constraint?", chance, [when] if often else []))
+    safe = solution.safe_set.counts[0]
+    share = f"{safe.safe_states:,} of {safe.states:,} states, {safe.safe_actions:,} of {safe.actions:,} actions"
+    facts.append(Fact("What is safe for ever?", share))
+    if solution.feasible:
+        return Answer("answer", "The policy never violates a constraint.", "good", facts)
+    facts.append(Fact("For how long can safety be kept?", f"{solution.safe_steps} steps", [solution.reason or ""]))
+    return Answer("answer", "No policy is safe for ever; this one violates least.", "bad", facts)
+
+
+def policy_map(solution: Solution[Policy], found: EndlessEvaluation | None, nodes: MapNodes) -> Block:
+    """Return the map of the policy and of the safe set."""
+    model, slots = solution.model, nodes.slots
+    layers = [choices("action of the policy", model, solution.policy, nodes)]
+    if model.num_constraints:
+        safe = [np.count_nonzero(solution.safe_set.mask_of(node)) for node in nodes.nodes.tolist()]
+        layers.append(amounts("number of safe actions", np.array(safe), "safe actions"))
+    if found is not None:
+        layers.append(amounts("share of the steps", found.stationary_distribution[slots], "share"))
+    assert solution.state_low is not None
+    layers.append(amounts("value", solution.state_low[slots], "value"))
+    unsafe = run_lengths(np.isnan(solution.state_low[slots]).astype(np.int8))
+    note = "Blank: not reachable. Faded: no policy is safe for ever from there."
+    return map_block(model, nodes, layers, "Map of the policy and the safe set", note, unsafe)
+
+
+def details(solution: Solution[Policy], found: EndlessEvaluation | None) -> list[Block]:
+    """Return worst constraint values, and the states in which most steps are spent."""
+    if found is None:
+        return []
+    model, share = solution.model, found.stationary_distribution
+    margins = [
+        (name, margin, margin >= 0)
+        for name, margin in zip(model.constraint_names, found.worst_margin.tolist(), strict=True)
+    ]
+    most = [slot for slot in np.argsort(-share, kind="stable")[:MOST_LINES].tolist() if share[slot] > 0]
+    labels = [model.state_of_slot(slot) for slot in most]
+    rows = [
+        (state_words(model, label), str(solution.policy.action(0, label)), float(share[slot]))
+        for slot, label in zip(most, labels, strict=True)
+    ]
+    caption = "Where the policy spends its steps in the long run (stationary distribution)"
+    return [
+        Table(
+            "margins",
+            "Worst constraint values of the policy (>= 0: satisfied)",
+            ("constraint", "worst value", "always satisfied"),
+            margins,
+        ),
+        Table("share", caption, ("state", "action", "share of the steps"), rows),
+    ]

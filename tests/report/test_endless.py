@@ -1,0 +1,49 @@
+"""The page of a solution without an end."""
+
+import numpy as np
+import pytest
+
+import peakrl
+from helpers.machine import Machine
+from peakrl.errors import PeakError
+from peakrl.report.endless import endless_section
+
+
+def parts(solution):
+    return {part.title: part.blocks for part in endless_section(solution).parts}
+
+
+def facts(solution):
+    return {fact.question: fact.answer for fact in parts(solution)["Result"][0].facts}
+
+
+def test_the_page_shows_what_is_known_of_a_policy_without_an_end(tmp_path):
+    model = peakrl.compile_model(Machine())
+    solution = peakrl.solve(model, average=True)
+    assert facts(solution) == {
+        "What is the value (average)?": "1.33333",
+        "Does it ever violate a constraint?": "with probability 0",
+        "What is safe for ever?": "2 of 3 states, 3 of 6 actions",
+    }
+    shown = parts(solution)
+    margins, share = shown["Details"]
+    # It runs when cold and rests when warm: after a run it is warm with probability 1/2.
+    assert [row[:2] for row in share.rows] == [("0", "run"), ("1", "rest")]
+    assert [row[2] for row in share.rows] == pytest.approx([2 / 3, 1 / 3])
+    assert margins.rows == [("not hot", 1.0, True)]
+    (drawn,) = shown["Policy"]
+    layers = [layer["name"] for layer in drawn.content["layers"]]
+    assert layers == ["action of the policy", "number of safe actions", "share of the steps", "value"]
+    assert drawn.content["never"] == [0, 2, 1, 1]
+    assert peakrl.write_report(solution, tmp_path / "page.html").stat().st_size > 10**6
+
+
+def test_the_page_says_for_how_long_safety_can_be_kept_and_when_a_target_is_reached():
+    chances = np.eye(3)[[[1], [2], [2]]]
+    model = peakrl.TabularModel.from_arrays(chances, [[0.0], [0.0], [3.0]], [[[1.0], [1.0], [-1.0]]], None)
+    shown = facts(peakrl.solve(model, discount=0.5))
+    assert shown["For how long can safety be kept?"] == "2 steps"
+    assert shown["Does it ever violate a constraint?"] == "with probability 1"
+    assert facts(peakrl.solve(model, reach={2}))["When is the target reached?"] == "after 2 steps, expected"
+    with pytest.raises(PeakError, match="average=True"):
+        endless_section(peakrl.solve(model, horizon=3))
