@@ -206,7 +206,7 @@ def baseline_means(config: Mapping[str, Any]) -> dict[str, Any]:
 def drawn_sequences(problem: Mapping[str, Any], count: int, seed: int) -> Longs:
     """Return sequences of a transmitter's arrivals, [sequence, slot]."""
     built = built_transmitter(problem)
-    return built.arrivals.draw(count, built.horizon, seed)
+    return built.arrivals.draw(count, built.horizon or 0, seed)
 
 
 def built_transmitter(problem: Mapping[str, Any], **changes: Any) -> EnergyHarvesting:

@@ -15,7 +15,7 @@ from naive import Xoshiro, harvest_expectation, harvest_value
 from peakrl import PeakError, compile_model, solve
 from peakrl.compile import explore
 from peakrl.errors import ProblemError
-from peakrl.problems import energy_harvesting
+from peakrl.problems import energy_harvesting, fading_channel
 from peakrl.problems.harvesting import (
     EnergyHarvesting,
     FrozenArrivals,
@@ -309,3 +309,15 @@ def test_a_problem_built_by_hand_is_checked_too():
 def test_a_problem_shows_its_arrivals_without_their_table():
     assert "arrivals=<IndependentArrivals: 0 to 20, mean 10>, horizon=20" in repr(energy_harvesting())
     assert repr(MarkovArrivals([[0.5, 0.5], [0.0, 1.0]], 0)) == "<MarkovArrivals: 0 to 1>"
+
+
+def test_a_transmitter_without_an_end():
+    """One unit arrives at each step: by concavity no rate is above log2(2) on average, also with a battery."""
+    steady = energy_harvesting(horizon=None, battery=3, arrivals=([[0, 1], [0, 1]], [0, 1]))
+    assert solve(steady, average=True).value == pytest.approx(1.0, abs=1e-9)
+    for problem in (steady, energy_harvesting(horizon=None, battery=4, max_arrival=3, mean=1, std=2)):
+        assert compile_model(problem).digest == explore(problem).digest
+    assert solve(fading_channel(horizon=None, battery=2, max_arrival=2), average=True).feasible
+    for arrivals in ("frozen", [1, 2]):
+        with pytest.raises(ProblemError, match="a sequence end"):
+            energy_harvesting(horizon=math.inf, arrivals=arrivals)

@@ -45,7 +45,8 @@ class EnergyHarvesting(Problem):
     """The problem of one transmitter; `energy_harvesting` builds it from plain arguments."""
 
     arrivals: Arrivals
-    horizon: int = 20
+    #: Steps of an episode; None: without an end.
+    horizon: int | None = 20
     battery: int = 20
     peak_power: float = 8.0
     #: Upper bound on arrivals; with the battery it bounds the power.
@@ -59,7 +60,7 @@ class EnergyHarvesting(Problem):
 
     def __post_init__(self) -> None:
         values = {
-            "horizon": whole_number(self.horizon, "horizon", 1, MOST_STEPS),
+            "horizon": checked_horizon(self.horizon),
             "battery": whole_number(self.battery, "battery", 0, LARGEST_ENERGY),
             "peak_power": checked_peak(self.peak_power),
             "max_arrival": whole_number(self.max_arrival, "max_arrival", 0, LARGEST_ENERGY),
@@ -69,6 +70,8 @@ class EnergyHarvesting(Problem):
         for name, value in values.items():
             object.__setattr__(self, name, value)
         if isinstance(self.arrivals, FrozenArrivals):
+            if self.horizon is None:
+                raise ProblemError("horizon is None; the arrivals of a sequence end")
             kept = recorded_sequences(self.arrivals.sequence, horizon=self.horizon, max_arrival=self.max_arrival)
             object.__setattr__(self, "arrivals", FrozenArrivals(tuple(kept.tolist())))
         elif self.arrivals.largest > self.max_arrival:
@@ -122,7 +125,7 @@ class EnergyHarvesting(Problem):
 def energy_harvesting(
     *,
     peak_power: float = 8,
-    horizon: int = 20,
+    horizon: int | None = 20,
     battery: int = 20,
     max_arrival: int = 20,
     mean: float = 10,
@@ -138,7 +141,7 @@ def energy_harvesting(
     peak_power
         The constraint: no step may send with more.
     horizon
-        Steps of an episode.
+        Steps of an episode; None: without an end, for random or Markov arrivals.
     battery
         Capacity in units of energy.
     max_arrival
@@ -156,7 +159,7 @@ def energy_harvesting(
         Of the frozen sequence.
     """
     given = dict(locals())
-    steps = whole_number(horizon, "horizon", 1, MOST_STEPS)
+    steps = checked_horizon(horizon)
     whole_number(seed, "seed", 0, LARGEST_SEED)
     # Created, and so checked, also if recorded arrivals do not use it.
     random = IndependentArrivals.truncated_normal(mean=mean, std=std, max_arrival=max_arrival)
@@ -166,11 +169,11 @@ def energy_harvesting(
         process = markov
         given["arrivals"] = {"matrix": markov.matrix, "first": markov.initial}
     elif not isinstance(arrivals, str):
-        process = recorded(arrivals, steps, random.largest)
+        process = recorded(arrivals, steps or 1, random.largest)
     elif arrivals == "random":
         process = random
     elif arrivals == "frozen":
-        process = FrozenArrivals(tuple(random.draw(1, steps, seed)[0].tolist()))
+        process = FrozenArrivals(tuple(random.draw(1, steps or 1, seed)[0].tolist()))
     else:
         raise ProblemError(
             f'arrivals is {arrivals!r}; it must be "random", "frozen", a sequence of whole numbers, or (matrix, first)'
@@ -214,6 +217,11 @@ def recorded(given: Any, horizon: int, max_arrival: int) -> FrozenArrivals:
 def rate(power: int, base: float) -> float:
     """Return log_base(1 + power); exact if the result is a whole number of bits."""
     return math.log2(1 + power) if base == 2 else math.log(1 + power) / math.log(base)
+
+
+def checked_horizon(given: Any) -> int | None:
+    """Return the number of steps, or None without an end, or raise."""
+    return None if given in (None, math.inf) else whole_number(given, "horizon", 1, MOST_STEPS)
 
 
 def checked_base(given: Any) -> float:

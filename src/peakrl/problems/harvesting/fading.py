@@ -50,7 +50,7 @@ class FadingChannel(Problem):
     gains: tuple[float, ...] = GAINS
     fading: tuple[tuple[float, ...], ...] = FADING
     first: tuple[float, ...] = FIRST
-    horizon: int = 20
+    horizon: int | None = 20
     battery: int = 8
     peak_power: float = 5.0
     log_base: float = 2.0
@@ -96,7 +96,7 @@ def fading_channel(
     gains: Sequence[float] = GAINS,
     fading: Sequence[Sequence[float]] = FADING,
     first: Sequence[float] = FIRST,
-    horizon: int = 20,
+    horizon: int | None = 20,
     battery: int = 8,
     max_arrival: int = 6,
     mean: float = 3,

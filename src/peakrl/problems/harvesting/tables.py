@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from peakrl.array_problem import in_order_of_occurrence
 from peakrl.compile import guard_memory
 from peakrl.errors import ProblemError
+from peakrl.memory import MOST_STEPS
 from peakrl.problem import header_of
 from peakrl.problems.harvesting.arrivals import Arrivals, FrozenArrivals, IndependentArrivals
 from peakrl.space import expand, starts_of
@@ -33,7 +34,8 @@ BYTES_A_CELL = 16
 
 def tabulate(problem: EnergyHarvesting, memory_limit: float) -> TabularModel:
     """Return the model."""
-    levels = min(problem.battery, problem.horizon * problem.arrivals.largest) + 1
+    horizon = MOST_STEPS if problem.horizon is None else problem.horizon
+    levels = min(problem.battery, horizon * problem.arrivals.largest) + 1
     size = problem.arrivals.largest + 1
     if BYTES_A_CELL * levels * size > memory_limit:
         raise ProblemError(
@@ -41,7 +43,7 @@ def tabulate(problem: EnergyHarvesting, memory_limit: float) -> TabularModel:
             f"the limit of {memory_limit / 1e9:.1f} GB. Use a coarser unit of energy, or raise memory_limit"
         )
     search = Search(problem, levels, size)
-    for step in range(problem.horizon):
+    for step in range(horizon):
         if not len(search.layers[-1]):
             break  # every state is known
         search.expand(step, memory_limit)
