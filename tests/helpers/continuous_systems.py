@@ -75,7 +75,7 @@ def cruise(**options):
 
     return ContinuousProblem(
         step, box={"own": (-10, 20), "front": (-8, 20), "distance": (0, 200)}, actions=[-2.0, 0.0, 2.0],
-        disturbance=[{"acceleration": (a, a)} for a in (-2, 0, 2)], name="cruise", **options,
+        disturbance=[{"acceleration": (a, a)} for a in (-2, 0, 2)], **{"name": "cruise", **options},
     )  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """`write_report`: one self-contained HTML page of a run, a folder of runs or a sweep.
 
+    safe set          of continuous states: a map of its cells with slices
     run file          exact metrics, learning curves, certificates, audit, policy map and explorer
     folder of runs    the same for every run file in it
     sweep folder      results of each learner with intervals, and learning curves
@@ -18,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from peakrl.continuous import GridSafeSet
 from peakrl.errors import SettingsError, StorageError
 from peakrl.planning import Solution
 from peakrl.policy.tables import Policy
@@ -28,7 +30,8 @@ from peakrl.training.run import LearningRun
 from peakrl.version import __version__
 
 NAME = "report.html"
-Source = LearningRun | Solution[Policy] | str | Path
+#: What a page is about.
+Source = GridSafeSet | LearningRun | Solution[Policy] | str | Path
 #: Marks of a page that peakrl wrote.
 OURS = (
     b'<meta name="generator" content="peakrl">',
@@ -110,16 +113,19 @@ def embedded(data: Any) -> str:
 
 
 def make_page(source: Source, model: TabularModel | None = None, table: TabularModel | None = None) -> Page:
-    """Return the page of a solution, a run, a run file, a folder of runs or a sweep's folder.
+    """Return the page of a solution, a safe set, a run, a run file, a folder of runs or a sweep's folder.
 
     For a run file: `model` if the file does not contain it. For a run on an environment: its `table`.
     """
     from peakrl.report.endless import endless_section
+    from peakrl.report.safe_sets import safe_set_section
     from peakrl.report.sections import section_for
     from peakrl.training.learn import load_run
 
     if isinstance(source, Solution):
         return Page(f"Report on {source.model.name}", source.model.name, [endless_section(source)])
+    if isinstance(source, GridSafeSet):
+        return Page(f"Safe set of {source.problem.name}", source.problem.name, [safe_set_section(source)])
     if isinstance(source, LearningRun):
         return Page(f"Report on {source.model.name}", source.model.name, [section_for(source, "run", table=table)])
     path = Path(source)
@@ -154,7 +160,7 @@ def what_else(folder: Path) -> str:
 
 def default_place(source: Source) -> Path:
     """Return the default file of the page: inside of a folder, next to a run file."""
-    if isinstance(source, LearningRun | Solution):
+    if not isinstance(source, str | Path):
         return Path(NAME)
     path = Path(source)
     return path / NAME if path.is_dir() else path.with_suffix(".html")
@@ -180,11 +186,11 @@ def write_report(source: Source, out: str | Path | None = None, *, table: Tabula
     Parameters
     ----------
     source:
-        A run, or the path of a run file, a folder of runs or a sweep folder; or a solution without an end, of
-        `solve(model, discount=...)`, `average=True` or `reach=...`.
+        A run, or the path of a run file, a folder of runs or a sweep folder; a solution without an end, of
+        `solve(model, discount=...)`, `average=True` or `reach=...`; or the safe set of a continuous problem.
     out:
-        File or folder of the page. Default: inside of the folder, next to the run file, or `report.html` in the current
-        folder for a run. An existing page of peakrl is replaced; any other file is an error.
+        File or folder of the page. Default: inside of the folder, next to the run file, or else `report.html` in the
+        current folder. An existing page of peakrl is replaced; any other file is an error.
     table:
         Transition table of the environment of a run, for exact results:
         `compile_model(from_gymnasium(env, ...))`.
@@ -201,9 +207,10 @@ def write_report(source: Source, out: str | Path | None = None, *, table: Tabula
     >>> peakrl.write_report(run, "report.html").name
     'report.html'
     """
-    if not isinstance(source, LearningRun | Solution | str | Path):
+    if not isinstance(source, GridSafeSet | LearningRun | Solution | str | Path):
         raise SettingsError(
-            f"source is {source!r}; it must be a run, a solution, or the path of a run file or a folder"
+            f"source is {source!r}; it must be a run, a solution without an end, the safe set of a continuous problem, or "
+            "the path of a run file or a folder"
         )
     if not isinstance(out, str | Path | None):
         raise SettingsError(f"out is {out!r}; it must be the path of a file or a folder")

@@ -128,7 +128,7 @@
     const hover = nodes.map((line) => line.map((i) => (i < 0 ? "" : escaped(`${where(i)}: ${tell(i)}`))));
     const element = document.getElementById(id), longest = Math.max(...words.flat().map((text) => text.length), 1);
     const roomy = element.clientWidth / across.values.length > 8 * longest + 12 && upwards.values.length <= 22;
-    const narrow = element.clientWidth < 600;
+    const narrow = element.clientWidth < 600, gap = across.values.length > 60 || upwards.values.length > 60 ? 0 : 1;
     let look;
     if (layer.labels) {
       look = labelled(id, layer);
@@ -146,12 +146,12 @@
     const trace = {
       type: "heatmap", x: across.values.map(String), y: upwards.values.map(String), text: words, customdata: hover,
       z: nodes.map((line) => line.map((i) => (i < 0 ? null : values[i]))), hovertemplate: "%{customdata}<extra></extra>",
-      hoverongaps: false, xgap: 1, ygap: 1, ...(roomy ? { texttemplate: "%{text}" } : {}), ...look,
+      hoverongaps: false, xgap: gap, ygap: gap, ...(roomy ? { texttemplate: "%{text}" } : {}), ...look,
     };
     const veil = window.peakrl.dark() ? "rgba(20,22,26,.7)" : "rgba(255,255,255,.7)"; // over what the policy never reaches
     const faded = {
       type: "heatmap", x: trace.x, y: trace.y, z: nodes.map((line) => line.map((i) => (i >= 0 && opened(spec).never[i] ? 1 : null))),
-      zmin: 0, zmax: 1, colorscale: [[0, veil], [1, veil]], showscale: false, hoverinfo: "skip", xgap: 1, ygap: 1,
+      zmin: 0, zmax: 1, colorscale: [[0, veil], [1, veil]], showscale: false, hoverinfo: "skip", xgap: gap, ygap: gap,
     };
     const labelled_axis = (field) => ({ ...axis(field.name), type: "category", showgrid: false, nticks: Math.min(field.values.length, narrow ? 8 : 16) });
     Plotly.react(id, [trace, faded], layout(spec, { xaxis: { ...labelled_axis(across), automargin: false }, yaxis: { ...labelled_axis(upwards), autorange: upwards.down ? "reversed" : true }, dragmode: false }), config);
