@@ -52,5 +52,5 @@ def test_a_notebook_is_stored_without_outputs(notebook):
         assert cell.get("execution_count") is None, cell["id"]
 
 
-def test_there_are_three_notebooks():
-    assert [path.stem for path in NOTEBOOKS] == ["energy-harvesting", "repair-shop", "thermostat"]
+def test_there_are_four_notebooks():
+    assert [path.stem for path in NOTEBOOKS] == ["cartpole", "energy-harvesting", "repair-shop", "thermostat"]
