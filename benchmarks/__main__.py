@@ -21,6 +21,7 @@ SECTIONS = {
     "solve": ("planning", "solve_rates", "`solve` on a million states: C and other planners"),
     "scaling": ("planning", "scaling_rates", "building, planning and learning as the model grows"),
     "compiling": ("planning", "compile_rates", "`compile_model`, pairs a second"),
+    "continuous": ("continuous", "continuous_times", "safe sets and targets of continuous problems"),
     "start": ("start", "start_times", "from nothing to the first result"),
 }
 

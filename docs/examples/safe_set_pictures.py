@@ -34,7 +34,7 @@ with house_style():
         left.contourf(angle, speed, here, levels=[0.5, 1], colors=[colour])
         left.fill_between([], [], color=colour, label=label, linewidth=0.3, edgecolor="black")
     left.set(title="pendulum: safe actions", xlabel="angle", ylabel="speed")
-    left.legend(fontsize=5, loc="upper right")
+    left.legend(fontsize=5, loc="upper right", handlelength=1, borderpad=0)
     angle, spin = np.meshgrid(np.linspace(-0.2, 0.2, 120), np.linspace(-1.99, 1.99, 120))
     for axes, position in zip(slices, (0.0, 2.0), strict=True):
         points = [np.full(angle.shape, position), np.full(angle.shape, 0.01), angle, spin]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from scipy.linalg import expm
 
+from benchmarks.continuous import converter, vehicle
 from peakrl.continuous import ContinuousProblem
 
 
@@ -41,28 +41,6 @@ def pendulum(noise=0.3, **options):
 
     box, torque = {"angle": (-0.5, 0.5), "speed": (-2.5, 2.5)}, {"torque": (-noise, noise)}
     return ContinuousProblem(step, box=box, actions=[-2.0, 0.0, 2.0], disturbance=torque, name="pendulum", **options)
-
-
-def converter(low=(1.15, 5.45), high=(1.55, 5.85), **options):
-    """The DC-DC converter of SCOTS: two linear modes, sampled exactly; the voltage is scaled by 5."""
-    x_c, x_l, r_c, r_l, r_o = 70.0, 3.0, 0.005, 0.05, 1.0
-    total = r_o + r_c
-    first = [[-r_l / x_l, 0.0], [0.0, -1 / (x_c * total)]]
-    second = [
-        [-(r_l + r_o * r_c / total) / x_l, -r_o / (5 * total * x_l)],
-        [5 * r_o / (total * x_c), -1 / (x_c * total)],
-    ]
-    maps = []
-    for mode in (first, second):
-        generator = np.zeros((3, 3))
-        generator[:2, :2], generator[0, 2] = mode, 1 / x_l
-        maps.append(expm(0.5 * generator)[:2].tolist())
-
-    def step(x, a, w):
-        return [row[0] * x[0] + row[1] * x[1] + row[2] for row in maps[a]]
-
-    box = {"current": (low[0], high[0]), "voltage": (low[1], high[1])}
-    return ContinuousProblem(step, box=box, actions=[0, 1], slack=1e-13, name="converter", **options)
 
 
 def cruise(**options):
@@ -118,44 +96,7 @@ def jumping(**options):
     )  # fmt: skip
 
 
-WALLS = (
-    (1, 1.2, 0, 9), (2.2, 2.4, 0, 5), (2.2, 2.4, 6, 10), (3.4, 3.6, 0, 9), (4.6, 4.8, 1, 10), (5.8, 6, 0, 6),
-    (5.8, 6, 7, 10), (7, 7.2, 1, 10), (8.2, 8.4, 0, 8.5), (8.4, 9.3, 8.3, 8.5), (9.3, 10, 7.1, 7.3),
-    (8.4, 9.3, 5.9, 6.1), (9.3, 10, 4.7, 4.9), (8.4, 9.3, 3.5, 3.7), (9.3, 10, 2.3, 2.5),
-)  # fmt: skip
-
-
-def vehicle(growth_bound=False):
-    """The vehicle of SCOTS among walls, whose heading turns at a constant rate; by intervals or its growth bound."""
-
-    def step(x, a, w):
-        (east, north, heading), (speed, steering) = x, a
-        slip = float(np.arctan(np.tan(steering) / 2))
-        fast, turn = 0.3 * speed / float(np.cos(slip)), 0.3 * speed * float(np.tan(steering))
-        chord = fast if abs(turn) < 1e-12 else fast * 2 * float(np.sin(turn / 2)) / turn
-        mean = heading + (slip + turn / 2)
-        return [east + chord * np.cos(mean), north + chord * np.sin(mean), heading + turn]
-
-    def clear(x, a):
-        return [
-            np.maximum(np.abs(x[0] - (p + q) / 2) - (q - p) / 2, np.abs(x[1] - (r + s) / 2) - (s - r) / 2) - 1e-9
-            for p, q, r, s in WALLS
-        ]
-
-    def image(low, high, a, w_low, w_high):
-        radius = [(q - p) / 2 for p, q in zip(low, high, strict=True)]
-        centre = step([(p + q) / 2 for p, q in zip(low, high, strict=True)], a, [])
-        further = 0.3 * abs(a[0]) * np.sqrt(np.tan(a[1]) ** 2 / 4 + 1) * radius[2]
-        wide = [radius[0] + further, radius[1] + further, radius[2]]
-        return [c - r for c, r in zip(centre, wide, strict=True)], [c + r for c, r in zip(centre, wide, strict=True)]
-
-    values = [round(0.3 * k, 1) for k in range(-3, 4)]
-    return ContinuousProblem(
-        step, image=image if growth_bound else None, constraints=clear,
-        box={"east": (-0.1, 10.1), "north": (-0.1, 10.1), "heading": (-3.5, 3.5)},
-        actions=list(itertools.product(values, values)), slack=1e-13, name="vehicle",
-    )  # fmt: skip
-
+__all__ = ["converter", "vehicle"]
 
 #: Systems and cells with which their safe set is neither empty nor everything.
 SYSTEMS = {

@@ -441,6 +441,13 @@ def certify_on_grid(problem: ContinuousProblem, policy: Any) -> Certificate:
     -------
     Certificate
         Of the kind "grid"; `verify(path, problem)` checks its file, which holds no code.
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> room = peakrl.problems.room_temperature()
+    >>> peakrl.certify(room, peakrl.solve(room, cells=60, discount=0.9).policy).violation_high
+    0.0
     """
     if not isinstance(policy, GridPolicy) or len(policy.best) > 1:
         raise SettingsError("certify(problem, policy) takes the policy of solve(problem, cells=..., discount=...)")

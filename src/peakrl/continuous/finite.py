@@ -134,7 +134,8 @@ def to_problem(
     `to_gymnasium`. All cells that cover the image of a cell are possible next states, and an action that is not proved
     to satisfy all constraints on all of a cell violates the constraint "proved": the safe set is that of
     `safe_set(problem, cells=cells)`, and holds for the continuous problem. Probabilities and rewards are
-    approximations: the share of the image's bounds that a cell covers, and the middle of the reward's bounds.
+    approximations: the share of the image's bounds that a cell covers, and the middle of the reward's bounds. For an
+    environment behind `Discretize`, its observations must be exact (float64) and its grid have the ends of the box.
 
     Parameters
     ----------

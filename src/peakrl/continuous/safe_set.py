@@ -132,6 +132,15 @@ class GridSafeSet:
     Made by `safe_set(problem, cells=...)`. A state x is a sequence of numbers, or an array of shape (d,); `contains`
     and `mask` also take many states of shape (n, d). With a `block` of m actions, choices are sequences of m actions, a
     step is m steps of the dynamics, and the state is looked up once for each sequence.
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> safe = peakrl.safe_set(peakrl.problems.room_temperature(), cells=600)
+    >>> safe.share, safe.contains([19.3]), safe.actions([18.01])
+    (1.0, True, [1])
+    >>> print(safe.reason([18.01], 0))
+    0 in the cell [18.01, 18.02]: 'temperature' may leave its range [18, 24]
     """
 
     def __init__(
@@ -351,6 +360,16 @@ def grid_safe_set(  # type: ignore[misc]
     measured
         The states that are looked up differ from the true ones by at most this, in each coordinate: 1e-7 of the largest
         value for observations in float32.
+
+    Returns
+    -------
+    GridSafeSet
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> peakrl.safe_set(peakrl.problems.room_temperature(), cells=600, horizon=12).mask([23.0], step=3).tolist()
+    [True, False]
     """
     steps = None if horizon in (None, math.inf) else check_count(horizon, "horizon", 1, MOST_STEPS)
     grid = Grid(problem, cells, measured)
