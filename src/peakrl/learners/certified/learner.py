@@ -291,6 +291,8 @@ class CertifiedLearner(Rounds):
             raise ValueError("engine.cell_distribution has a wrong number of noises")
         if 0 <= t.scale[TOP] < t.gap.max(initial=0.0):  # gaps become indices of a grid over [0, top]
             raise ValueError("engine.gap is out of range")
+        if (t.cell_before > t.cell_count).any():
+            raise ValueError("engine.cell_before is out of range")
         self.sort_cells()
         t.samples[:] = 0
         np.add.at(t.samples, t.cell_distribution[: t.cells[0]], t.cell_count[: t.cells[0]])
