@@ -176,11 +176,11 @@ class Logs:
             taken = {label_of(one): number for number, one in enumerate(actions)}
         given = len(taken)
         chosen = table.codes(action, taken)
-        if given and len(taken) > given:
-            row = int(np.argmax(chosen >= given))
-            raise TargetError(
-                f"row {row}: action {list(taken)[chosen[row]]!r} is not one of actions={list(taken)[:given]}"
-            )
+        names = list(taken)
+        refuse(
+            (chosen >= given) & (given > 0),
+            lambda row: f"action {names[chosen[row]]!r} is not one of actions={names[:given]}",
+        )
         values = np.array([table.floats(one) for one in constraints]).reshape(len(constraints), len(rows)).T
         owner = np.arange(len(rows)) if episode is None else table.codes(episode, {}, any_label=True)
         order = np.argsort(owner, kind="stable")  # the rows of each episode together
@@ -191,16 +191,14 @@ class Logs:
             raise SettingsError("rows are single transitions (episode=None), so next_state must name a column")
         following = next_states(rows, following, ended, owner, order, numbers)
         cut = (following == MISSING) & (at < rules.horizon - 1)
-        if ended.any() and next_state is None and cut.any():
-            raise TargetError(
-                f"row {int(np.argmax(cut))}: the episode stops here, is not over, and its next state is missing. If "
-                "only episodes that are over show what their last row led to, the bounds are wrong: name a column with "
-                "next_state="
-            )
+        refuse(
+            cut & (ended.any() and next_state is None),
+            "the episode stops here, is not over, and its next state is missing. If only episodes that are over show "
+            "what their last row led to, the bounds are wrong: name a column with next_state=",
+        )
         firsts = np.array([numbers.setdefault(label_of(one), len(numbers)) for one in first_states], np.int64)
-        if listed and len(numbers) > listed:
-            row = int(np.argmax(np.maximum(rows, following) >= listed))
-            raise TargetError(f"row {row}: {list(numbers)[listed]!r} is not one of the {listed:,} states=")
+        beyond = (np.maximum(rows, following) >= listed) & (listed > 0)
+        refuse(beyond, lambda row: f"{list(numbers)[listed]!r} is not one of the {listed:,} states=")
         labels = list(taken)
         if offers is not None:
             known = {label_of(one): None for label in numbers for one in offers(label)}
@@ -288,32 +286,20 @@ class Logs:
 
     def _check(self) -> None:
         """Raise for the first row that contradicts what is declared; set values within rounding."""
-        low, high = self.rules.rewards
-        bounds = np.array(self.rules.constraints.bounds or ())
-        self._refuse(
-            ~((low <= self.reward) & (self.reward <= high)), self.reward, f"reward_range is {self.rules.reward_range}"
-        )
-        for number, name in enumerate(self.rules.constraint_names):
-            values = self.constraints[:, number]
-            self._refuse(
-                ~(np.abs(values) <= bounds[number] * (1 + 1e-9)),
-                values,
-                f"{name} is beyond its bound of {bounds[number]:g}",
-            )
+        rules, bounds = self.rules, (bound * (1 + 1e-9) for bound in self.rules.constraints.bounds or ())
+        checked = [(self.reward, *rules.rewards, f"reward_range is {rules.reward_range}")]
+        for name, bound, values in zip(rules.constraint_names, bounds, self.constraints.T, strict=True):
+            checked.append((values, -bound, bound, f"{name} is beyond its bound of {bound:g}"))
+        for values, low, high, why in checked:
+            wrong = ~((low <= values) & (values <= high))
+            refuse(wrong, f"{values[wrong][:1].sum():g}; {why}")
         if self.offers is None:
             return
-        for state, action in np.unique(np.stack([self.state, self.action], axis=1), axis=0).tolist():
+        labels, pairs = self.rules.actions.labels, np.stack([self.state, self.action], axis=1)
+        for state, action in np.unique(pairs, axis=0).tolist():
             if action not in self.offer(state):
-                row = int(np.argmax((self.state == state) & (self.action == action)))
-                raise TargetError(
-                    f"row {row}: action {self.rules.actions.labels[action]!r} is not on offer in state "
-                    f"{self.states[state]!r}, by actions="
-                )
-
-    def _refuse(self, wrong: Bools, values: Floats, why: str) -> None:
-        if wrong.any():
-            row = int(np.argmax(wrong))
-            raise TargetError(f"row {row}: {values[row]:g}; {why}")
+                what = f"action {labels[action]!r} is not on offer in state {self.states[state]!r}, by actions="
+                refuse((pairs == (state, action)).all(axis=1), what)
 
     def offer(self, state: int) -> ActionNumbers:
         """Return the numbers of the actions of a state."""
@@ -346,6 +332,13 @@ class Logs:
 
 
 # Tables ---------------------------------------------------------------------------------------------------------------
+
+
+def refuse(wrong: Bools, why: str | Callable[[int], str]) -> None:
+    """Raise for the first row that is wrong."""
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise TargetError(f"row {row}: {why if isinstance(why, str) else why(row)}")
 
 
 class Table:
@@ -395,9 +388,7 @@ class Table:
         """[row]: finite numbers."""
         column = self.column(name)
         values = np.array([float(one) if isinstance(one, int | float | np.number) else math.nan for one in column])
-        if not np.isfinite(values).all():
-            row = int(np.argmax(~np.isfinite(values)))
-            raise TargetError(f"row {row}: {name} is {shown(column[row])}; it must be a number")
+        refuse(~np.isfinite(values), lambda row: f"{name} is {shown(column[row])}; it must be a number")
         return values
 
     def flags(self, name: str) -> Bools:
@@ -405,10 +396,9 @@ class Table:
         column = self.column(name)
         words = {"true": True, "false": False}
         values = [words.get(one.lower()) if isinstance(one, str) else one for one in column]
-        for row, one in enumerate(values):
-            if not isinstance(one, bool | np.bool_ | int | float | np.number) or one not in (0, 1):
-                raise TargetError(f"row {row}: {name} is {shown(column[row])}; it must be true or false")
-        return np.array(values, np.bool_).reshape(len(column))
+        known = [isinstance(one, bool | np.bool_ | int | float | np.number) and one in (0, 1) for one in values]
+        refuse(~np.array(known, np.bool_), lambda row: f"{name} is {shown(column[row])}; it must be true or false")
+        return np.array(values, np.bool_)
 
 
 def is_missing(cell: Any) -> bool:
@@ -458,23 +448,20 @@ def steps_of(
     else:
         values = table.floats(step)
         at = values.astype(np.int64)
-        if (at != values).any():
-            row = int(np.argmax(at != values))
-            raise TargetError(f"row {row}: {step} is {values[row]:g}; it must be a whole number")
-        gap = np.zeros(len(order), np.bool_)
+        refuse(at != values, lambda row: f"{step} is {values[row]:g}; it must be a whole number")
+        gap, before = np.zeros(len(order), np.bool_), np.zeros(len(order), np.int64)
+        before[order[1:]] = order[:-1]
         gap[order[1:]] = ~begin[1:] & (at[order[1:]] != at[order[:-1]] + 1)
-        if gap.any():
-            row = int(np.argmax(gap))
-            before = int(order[np.flatnonzero(order == row)[0] - 1])
-            raise TargetError(
-                f"row {row}: step {at[row]} follows step {at[before]} of the same episode (row {before}); the rows of "
-                "an episode must not leave steps out. Give the parts before and after a gap different episodes"
-            )
+        refuse(
+            gap,
+            lambda row: (
+                f"step {at[row]} follows step {at[before[row]]} of the same episode (row {before[row]}); the "
+                "rows of an episode must not leave steps out. Give the parts before and after a gap different episodes"
+            ),
+        )
         begins = at == 0
     outside = (at < 0) | (at >= horizon)
-    if outside.any():
-        row = int(np.argmax(outside))
-        raise TargetError(f"row {row}: step {at[row]} is outside of 0..{horizon - 1}: horizon is {horizon}")
+    refuse(outside, lambda row: f"step {at[row]} is outside of 0..{horizon - 1}: horizon is {horizon}")
     return at, begins
 
 
@@ -486,18 +473,16 @@ def next_states(
     same = owner[order[1:]] == owner[order[:-1]]
     after[order[:-1][same]] = rows[order[1:][same]]
     if given is not None:
-        wrong = (given >= 0) & (after >= 0) & (given != after)
-        if wrong.any():
-            row, labels = int(np.argmax(wrong)), list(numbers)
-            raise TargetError(
-                f"row {row}: the next state is {labels[given[row]]!r}, but the next row of the episode is in state "
-                f"{labels[after[row]]!r}: a row is missing, or the episode numbers are wrong"
-            )
+        labels, own = list(numbers), after
+        refuse(
+            (given >= 0) & (own >= 0) & (given != own),
+            lambda row: (
+                f"the next state is {labels[given[row]]!r}, but the next row of the episode is in state "
+                f"{labels[own[row]]!r}: a row is missing, or the episode numbers are wrong"
+            ),
+        )
         after = np.where(given >= 0, given, after)
-    going = ended & (after >= 0)
-    if going.any():
-        row = int(np.argmax(going))
-        raise TargetError(f"row {row}: the episode is over, but it has further rows or a next state")
+    refuse(ended & (after >= 0), "the episode is over, but it has further rows or a next state")
     return np.where(ended, END, after)
 
 
