@@ -29,7 +29,7 @@ class Experiment(NamedTuple):
 
 #: Names that stand for several experiments on the command line.
 PAPER_FIGURES = ("figure-2", "figure-3", "figure-4", "figure-5", "figure-6")
-BEYOND = ("neighbours", "efficiency", "theory", "robustness", "certificates", "assumptions")
+BEYOND = ("neighbours", "efficiency", "theory", "robustness", "certificates", "assumptions", "logs")
 
 EXPERIMENTS = {
     "figure-2": Experiment("figure_2", "figure_2", "draw_figure_2", True),
