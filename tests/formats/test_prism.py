@@ -20,7 +20,7 @@ def test_a_prism_model_is_that_of_the_umb_file_and_has_storms_values(name, tmp_p
     path, constants = source(name, tmp_path)
     reward = rewards(name)[0]
     stored = read_umb(FOLDER / f"{name}.umb", "bad", reward, 4)
-    assert read_prism(path, constants, "bad", reward, 4).digest == stored.digest
+    assert read_prism(path, constants, never="bad", reward=reward, horizon=4).digest == stored.digest
     assert json.loads(json.dumps(answers(name, tmp_path))) == json.loads((FOLDER / f"{name}.json").read_text())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,7 @@ from peakrl.storage import reading
 from peakrl.tabular import TabularModel
 
 
-def read_prism(
-    path: str | Path,
-    constants: Mapping[str, Any] | None = None,
-    never: str | Sequence[str] | None = None,
-    reward: str | None = None,
-    horizon: float | None = None,
-    cost: str | None = None,
-) -> TabularModel:
+def read_prism(path: str | Path, constants: Mapping[str, Any] | None = None, **options: Any) -> TabularModel:
     """Return the model of a PRISM file, built by Storm; needs the extra `storm`.
 
     Parameters
@@ -30,8 +23,8 @@ def read_prism(
         A file in the PRISM language.
     constants
         Values of the constants that the file leaves open.
-    never, reward, horizon, cost
-        As in `read_umb`.
+    options
+        `never`, `reward`, `horizon` and `cost`, as in `read_umb`.
 
     Returns
     -------
@@ -55,8 +48,8 @@ def read_prism(
             program = stormpy.parse_prism_program(path)
             if constants:
                 program, _ = stormpy.instantiate_constants(program, dict(constants))
-            options = stormpy.BuilderOptions(build_full=True)
-            stormpy.io.export_to_umb(stormpy.build_model(program, options=options), built)
+            full = stormpy.BuilderOptions(build_full=True)
+            stormpy.io.export_to_umb(stormpy.build_model(program, options=full), built)
         except Exception as error:  # Storm raises errors of many types
             raise StorageError(f"cannot read {path}: Storm reports {error}") from error
-        return read_umb(built, never, reward, horizon, cost)
+        return read_umb(built, **options)
