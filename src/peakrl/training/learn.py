@@ -18,7 +18,6 @@ from peakrl.learners.pessimistic import Pessimistic
 from peakrl.model_file import restored_model
 from peakrl.records import content_of, fields_of
 from peakrl.specs.functions import same
-from peakrl.storage import remove_leftovers
 from peakrl.tabular import TabularModel
 from peakrl.training.logs import Logs, learn_from_logs
 from peakrl.training.run import LearningRun, Watch
@@ -299,7 +298,6 @@ def read_run(
 
     Without a target it is on its own model, or on a placeholder for its environment.
     """
-    remove_leftovers(Path(path))
     target = None if target is None else prepared(target)
     record = kind_for(path, target).read(path)
     plain = record.plain

@@ -21,7 +21,7 @@ import time
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +42,7 @@ from peakrl.policy.tables import Policy, first_rows
 from peakrl.progress import Interrupts
 from peakrl.records import Arrays, Field, FileKind, Record, check_range, content_of, fields_of, kind_of
 from peakrl.specs.functions import same
-from peakrl.storage import ready, remove_leftovers
+from peakrl.storage import ready
 from peakrl.tabular import TabularModel, store_model
 from peakrl.training.history import POINT_COLUMNS
 
@@ -276,10 +276,6 @@ class Saver(Interrupts):
         ready(path)
         self.path, self.every, self._write = Path(path), every, write
         self._next = time.monotonic() + SECONDS
-
-    def __enter__(self) -> Self:
-        remove_leftovers(self.path)
-        return super().__enter__()
 
     def look(self, trainer: Trainer, *, last: bool) -> None:
         """Save if it is time to."""
