@@ -28,7 +28,7 @@ from peakrl import (
 )
 from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.policy import load_policy
-from peakrl.records import Record, kind_of, read_record, write_record
+from peakrl.records import Record
 from peakrl.sweeps.store import NAMES, Store
 from peakrl.sweeps.summary import read_records
 from peakrl.theory import audit_slack, solve_relaxed
@@ -284,41 +284,9 @@ def swept(tmp_path_factory):
     return folder
 
 
-def forgeries():
-    for name, value in (("value", "x"), ("optimum", [1]), ("gap", {"not finite": "nan"}), ("violations", None)):
-        yield f"{name} {value}", lambda plain, arrays, name=name, value=value: plain["values"].update({name: value})
-    yield "no value", lambda plain, arrays: plain["values"].pop("value")
-    yield "config", lambda plain, arrays: plain["config"].update({"episodes": "x"})
-    yield "short", lambda plain, arrays: arrays.update(history_value=arrays["history_value"][:1])
-    yield "flat", lambda plain, arrays: arrays.update(history_episode=arrays["history_episode"][:, None])
-    yield "infinite", lambda plain, arrays: arrays.update(history_value=arrays["history_value"] * np.inf)
-    yield "another key", lambda plain, arrays: plain.update(key="../" * 9 + "x")
-
-
-@pytest.mark.parametrize(("what", "change"), [pytest.param(*one, id=one[0]) for one in forgeries()])
-def test_a_forged_result_of_a_sweep_is_an_error_of_ours(what, change, swept, tmp_path):
-    path = sorted(swept.rglob("*.run"))[0]
-    before = path.read_bytes()
-    try:
-        plain, arrays = read_record(path, kind_of(path))
-        arrays = dict(arrays)
-        change(plain, arrays)
-        write_record(path, plain.pop("kind"), plain, arrays)
-        with pytest.raises(PeakError, match=path.name):
-            read_records(swept)
-        with pytest.raises(PeakError, match=path.name):
-            write_report(swept, tmp_path / "page.html")
-    finally:
-        path.write_bytes(before)
-
-
-@pytest.mark.parametrize("names", [{}, {"name": "x", "problems": {"a": 1}, "settings": {}}])
-def test_forged_names_of_a_sweep_are_an_error_of_ours(names, swept):
+def test_forged_names_of_a_sweep_are_an_error_of_ours(swept):
     (path,) = swept.glob("names/*")
-    before = path.read_bytes()
-    try:
+    for names in ({}, {"name": "x", "problems": {"a": 1}, "settings": {}}):
         NAMES.write(path, Record(names, {}))
         with pytest.raises(PeakError, match="is damaged"):
             read_records(swept)
-    finally:
-        path.write_bytes(before)

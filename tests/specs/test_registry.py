@@ -15,7 +15,8 @@ from peakrl.cli.init import template_files
 from peakrl.gym.registration import ENVIRONMENTS, register_environments
 from peakrl.specs import registry
 from peakrl.sweeps.grid import read_plan
-from peakrl.sweeps.learning import compiled_problem
+from peakrl.sweeps.learning import prepared
+from peakrl.sweeps.store import canonical
 from peakrl.training.spec_file import read_problem_file
 
 PROBLEM = """
@@ -74,7 +75,8 @@ def test_a_new_problem_is_known_to_the_command_line_files_templates_sweeps_and_g
     assert "\n# How many there are.\nsteps = 4\n" in written
     entry = {"kind": "toy", "grid": {"steps": [1, 2]}}
     plan = read_plan({"seeds": 1, "episodes": 1, "settings": [{"learner": "SafeQ"}], "problems": [entry]})
-    assert [compiled_problem(choice.config, 0).horizon for choice in plan.problems] == [1, 2]
+    configs = [canonical(choice.config, "problem") for choice in plan.problems]
+    assert [prepared(config, 0, ".")[1].horizon for config in configs] == [1, 2]
     monkeypatch.setitem(ENVIRONMENTS, "Toy-v0", "toy")
     register_environments()
     env = gymnasium.make("peakrl/Toy-v0", steps=6, disable_env_checker=True)

@@ -10,7 +10,7 @@ import pytest
 import peakrl
 from helpers.commands import caller
 from peakrl import ConstrainedEnv, sweep
-from peakrl.errors import PeakError, SweepError, TrustError
+from peakrl.errors import PeakError, TrustError
 from peakrl.sweeps.grid import read_plan
 from peakrl.sweeps.summary import read_curves, read_records
 
@@ -75,24 +75,24 @@ def test_code_that_tells_of_constraints_is_not_run_untrusted(described):
     assert len(read_plan(described, run_code=False).unknown) == 4
 
 
-@pytest.mark.parametrize(
-    ("problem", "culprit"),
-    [
-        ({}, r"problems\[0\].id is missing"),
-        ({"id": 3}, r"problems\[0\].id is 3; it must be a text"),
-        ({"id": "FrozenLake-v1", "horizn": 3}, "horizn is not a key here; do you mean horizon"),
-        ({"id": "NoSuchLake-v7"}, "gymnasium cannot make 'NoSuchLake-v7'"),
-        ({"id": "Blackjack-v1"}, "does not declare horizon.*reward_range"),
-        ({"id": "Blackjack-v1", "horizon": 9}, "does not declare reward_range"),
-        ({"id": "FrozenLake-v1", "follow_seed": True}, "environments are always reset with seeds of the run"),
-        ({"id": "FrozenLake-v1", "arguments": 3}, r"arguments is 3; it must be a table"),
-        ({"id": "FrozenLake-v1", "arguments": {"map_name": "none"}}, "cannot make 'FrozenLake-v1': it raised KeyError"),
-        ({"id": "os:Lake-v0"}, "os is a part of Python"),
-    ],
-)
-def test_what_is_wrong_with_an_environment_is_said_before_anything_runs(problem, culprit):
-    with pytest.raises(SweepError, match=culprit):
-        read_plan({"seeds": 1, "episodes": 1, "problems": [{"kind": "gymnasium", **problem}], "settings": [{}]})
+WRONG = [
+    ({}, r"problems\[0\].id is missing"),
+    ({"id": 3}, r"problems\[0\].id is 3; it must be a text"),
+    ({"id": "FrozenLake-v1", "horizn": 3}, "horizn is not a key here; do you mean horizon"),
+    ({"id": "NoSuchLake-v7"}, "gymnasium cannot make 'NoSuchLake-v7'"),
+    ({"id": "Blackjack-v1"}, "does not declare horizon.*reward_range"),
+    ({"id": "Blackjack-v1", "horizon": 9}, "does not declare reward_range"),
+    ({"id": "FrozenLake-v1", "follow_seed": True}, "environments are always reset with seeds of the run"),
+    ({"id": "FrozenLake-v1", "arguments": 3}, r"arguments is 3; it must be a table"),
+    ({"id": "FrozenLake-v1", "arguments": {"map_name": "none"}}, "cannot make 'FrozenLake-v1': it raised KeyError"),
+    ({"id": "os:Lake-v0"}, "os is a part of Python"),
+]
+
+
+def test_what_is_wrong_with_an_environment_is_said_before_anything_runs():
+    for problem, culprit in WRONG:
+        with pytest.raises(PeakError, match=culprit):
+            read_plan({"seeds": 1, "episodes": 1, "problems": [{"kind": "gymnasium", **problem}], "settings": [{}]})
 
 
 UNSHOWN = """
@@ -188,7 +188,7 @@ def test_an_environment_of_the_files_own_folder_is_made_where_it_is_trusted(tmp_
         'seeds = 1\nepisodes = 5\n[[problems]]\nkind = "gymnasium"\nid = "maze:Maze-v0"\n'
         "arguments = { is_slippery = false }\n[[settings]]\n"
     )
-    (task,) = read_plan(file, trust=["."]).tasks
+    (task,) = read_plan(file, trust=True).tasks
     expected = peakrl.compile_model(
         peakrl.from_gymnasium(gymnasium.make("FrozenLake-v1", is_slippery=False), horizon=6)
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from peakrl.errors import StorageError, SweepError
+from peakrl.errors import PeakError, StorageError, SweepError
 from peakrl.records import Record
 from peakrl.sweeps import store as store_module
 from peakrl.sweeps.store import FOLDER, MARKER, Result, Store, Task
@@ -29,12 +29,18 @@ def test_a_key_depends_on_content_only() -> None:
     assert len({first, second}) == 1
 
 
-@pytest.mark.parametrize(
-    "other",
-    [Task("m:g", {"a": 1}), Task("m:f", {"a": 2}), Task("m:f", {"a": 1.0}), Task("m:f", {"a": "1"}), Task("m:f", {})],
-)
-def test_any_change_of_content_changes_the_key(other: Task) -> None:
-    assert other.key != Task("m:f", {"a": 1}).key
+OTHERS = [
+    Task("m:g", {"a": 1}),
+    Task("m:f", {"a": 2}),
+    Task("m:f", {"a": 1.0}),
+    Task("m:f", {"a": "1"}),
+    Task("m:f", {}),
+]
+
+
+def test_any_change_of_content_changes_the_key() -> None:
+    for other in OTHERS:
+        assert other.key != Task("m:f", {"a": 1}).key
 
 
 @pytest.mark.parametrize("name", ["kernel_digest", "RESULT_SCHEMA"])
@@ -44,24 +50,27 @@ def test_other_kernels_or_another_schema_change_every_key(name: str, monkeypatch
     assert Task("m:f", {"a": 1}).key != before
 
 
-@pytest.mark.parametrize(
-    ("config", "culprit"),
-    [
-        ({"a": {"b": [1, object()]}}, r"config of m:f\.a\.b\[1\]"),
-        ({"a": math.nan}, r"config of m:f\.a is nan"),
-        ({"a": {1, 2}}, r"config of m:f\.a"),
-        ({1: 2}, r"config of m:f is \{1: 2\}"),
-    ],
-)
-def test_a_configuration_that_is_not_plain_json_is_refused_by_name(config: dict[str, object], culprit: str) -> None:
-    with pytest.raises(SweepError, match=culprit):
-        Task("m:f", config)
+NOT_PLAIN = [
+    ({"a": {"b": [1, object()]}}, r"config of m:f\.a\.b\[1\]"),
+    ({"a": math.nan}, r"config of m:f\.a is nan"),
+    ({"a": {1, 2}}, r"config of m:f\.a"),
+    ({1: 2}, r"config of m:f is \{1: 2\}"),
+]
 
 
-@pytest.mark.parametrize("name", ["", "module", ":f", "m:"])
-def test_a_function_needs_a_module_and_a_name(name: str) -> None:
-    with pytest.raises(SweepError, match="module:name"):
-        Task(name, {})
+def test_a_configuration_that_is_not_plain_json_is_refused_by_name() -> None:
+    for config, culprit in NOT_PLAIN:
+        with pytest.raises(PeakError, match=culprit):
+            Task("m:f", config)
+
+
+NAMES = ["", "module", ":f", "m:"]
+
+
+def test_a_function_needs_a_module_and_a_name() -> None:
+    for name in NAMES:
+        with pytest.raises(SweepError, match="module:name"):
+            Task(name, {})
 
 
 def test_a_stored_result_comes_back_as_it_was(tmp_path: Path) -> None:

@@ -227,14 +227,11 @@ def outcome_of(future: Future[Outcome]) -> Outcome:
 
 # The worker ---------------------------------------------------------------------------------------------------------
 
-_one_run = threading.Lock()
-
 
 def perform(call: Call) -> Outcome:
-    """Run a task in a worker of any executor: one kernel thread, one task at a time."""
+    """Run a task in a worker process of any executor, with one kernel thread."""
     os.environ.update(ONE_THREAD)
-    with _one_run:
-        return perform_here(call)
+    return perform_here(call)
 
 
 def perform_here(call: Call) -> Outcome:

@@ -30,22 +30,21 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from peakrl.checks import LARGEST_SEED, MOST_EPISODES, check_count
-from peakrl.errors import ProblemError, SweepError
+from peakrl.errors import SweepError
 from peakrl.gym.env_spec import EnvironmentSpec, described_target
 from peakrl.learners import DEFAULT
 from peakrl.specs.registry import unknown_key
-from peakrl.specs.spec import located, parsed
-from peakrl.specs.user_code import Trust, is_name, permit
+from peakrl.specs.spec import as_plain, located, parsed
+from peakrl.specs.user_code import is_name, permit
 from peakrl.sweeps.executor import Failure, complete, missing_tasks
-from peakrl.sweeps.learning import FUNCTION, described, digest_of_run, with_source
-from peakrl.sweeps.store import MARKER, Result, Store, Task, check_plain
+from peakrl.sweeps.learning import FUNCTION, described, with_source
+from peakrl.sweeps.store import MARKER, Result, Store, Task
 from peakrl.training.spec_file import learner_settings
 
 KEYS = ("name", "folder", "seeds", "episodes", "points", "problems", "settings")
@@ -97,7 +96,7 @@ def read_plan(
     source: str | Path | Mapping[str, Any],
     folder: str | Path | None = None,
     *,
-    trust: Trust = False,
+    trust: bool = False,
     run_code: bool = True,
 ) -> SweepPlan:
     """Return the checked plan of a sweep file or mapping.
@@ -116,7 +115,7 @@ def read_plan(
     if run_code and not isinstance(source, Mapping):
         permit(source, [code for choice in (*problems, *settings) for code in choice.code], trust)
     target = Path(folder) if folder is not None else base / text(table, "folder", "folder", f"results/{name}")
-    runs = list(plan_runs(table, problems, settings, base, run_code=run_code))
+    runs = list(plan_runs(table, problems, settings, run_code=run_code))
     tasks = tuple(run for run in runs if isinstance(run, Task))
     unknown = tuple(run for run in runs if isinstance(run, str))
     return SweepPlan(name, target, str(base.absolute()), problems, settings, tasks, unknown)
@@ -124,8 +123,7 @@ def read_plan(
 
 def read_table(path: Path) -> dict[str, Any]:
     """Return the content of a sweep file."""
-    with refused():
-        table = parsed(path, "sweep file")
+    table = parsed(path, "sweep file")
     if not isinstance(table, dict):
         raise SweepError(f"{path} is not a table; a sweep has problems, settings, episodes and seeds")
     if isinstance(table.get("problem"), Mapping) and "problems" not in table:
@@ -162,7 +160,7 @@ def tables(table: Mapping[str, Any], key: str) -> Iterator[tuple[str, Mapping[st
     for index, one in enumerate(given):
         if not isinstance(one, Mapping):
             raise SweepError(f"{key}[{index}] is {one!r}; it must be a table")
-        yield f"{key}[{index}]", check_plain(one, f"{key}[{index}]")
+        yield f"{key}[{index}]", as_plain(one, f"{key}[{index}]")
 
 
 def problem_choices(given: Mapping[str, Any], where: str, base: Path) -> Iterator[Choice]:
@@ -173,7 +171,7 @@ def problem_choices(given: Mapping[str, Any], where: str, base: Path) -> Iterato
     if not isinstance(follow, bool):
         raise SweepError(f"{where}.follow_seed is {follow!r}; it must be true or false")
     for suffix, parameters in combinations(given, ("kind", "name", "follow_seed"), where):
-        with refused(), located(where):
+        with located(where):
             spec = described_target({"kind": kind, **parameters})
         if spec.kind == "logs":
             raise SweepError(f"{where}: a log has its own episodes and certifies one run of it: use `peakrl train`")
@@ -181,8 +179,8 @@ def problem_choices(given: Mapping[str, Any], where: str, base: Path) -> Iterato
             raise SweepError(f"{where}.follow_seed: environments are always reset with seeds of the run")
 
         def configure(spec: Any = spec) -> dict[str, Any]:
-            with refused(), located(where):
-                return described(spec, base, follow_seed=follow)
+            with located(where):
+                return described(spec, base, follow_seed=follow)[0]
 
         yield Choice(name + suffix, spec.code(where), configure)
 
@@ -196,21 +194,11 @@ def settings_choices(given: Mapping[str, Any], where: str, base: Path) -> Iterat
         values = {"learner": learner, **parameters}
 
         def configure(values: dict[str, Any] = values) -> dict[str, Any]:
-            with refused():
-                # Without default values: new settings of later versions do not change the keys of these runs.
-                return with_source(learner_settings(values, where, base).brief(), base)
+            # Without default values: new settings of later versions do not change the keys of these runs.
+            return with_source(learner_settings(values, where, base).brief(), base)
 
         code = [(f"{where}.learner", values["learner"])] if is_name(values["learner"]) else []
         yield Choice(name + suffix, code, configure)
-
-
-@contextmanager
-def refused() -> Iterator[None]:
-    """Turn a ProblemError into a SweepError."""
-    try:
-        yield
-    except ProblemError as error:
-        raise SweepError(str(error)) from error
 
 
 def combinations(entry: Mapping[str, Any], own: tuple[str, ...], where: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -236,7 +224,7 @@ def combinations(entry: Mapping[str, Any], own: tuple[str, ...], where: str) -> 
 
 
 def plan_runs(
-    table: Mapping[str, Any], problems: tuple[Choice, ...], settings: tuple[Choice, ...], base: Path, *, run_code: bool
+    table: Mapping[str, Any], problems: tuple[Choice, ...], settings: tuple[Choice, ...], *, run_code: bool
 ) -> Iterator[Task | str]:
     """Yield the task of each run; only its name if it depends on code that may not be run."""
     points = whole(table.get("points", DEFAULT_POINTS), "points", 0, 1_000_000)
@@ -252,7 +240,7 @@ def plan_runs(
         if not run_code and (problem.code or setting.code):
             yield name
             continue
-        run = {"episodes": count, "seed": seed, "points": points} | digest_of_run(problem.config, seed, base)
+        run = {"episodes": count, "seed": seed, "points": points}
         yield Task(FUNCTION, {"problem": problem.config, "settings": setting.config, **run}, name)
 
 
@@ -346,7 +334,7 @@ def sweep(
     retries: int = 2,
     dry_run: bool = False,
     progress: bool = False,
-    trust: Trust = False,
+    trust: bool = False,
 ) -> SweepReport:
     """Run the missing runs of a sweep.
 
@@ -369,7 +357,7 @@ def sweep(
     progress:
         Show progress on stderr.
     trust:
-        Code that a file may name: True for all, or a list of "." (the file's own folder) and installed packages.
+        Run the code that a file names.
 
     Returns
     -------

@@ -4,7 +4,7 @@
 
 A problem, {"kind": ..., "parameters": {...}}, carries the digest of its compiled model and of the source files that it
 names, so that results of an older version are not reused. With `follow_seed` the seed of the run is a parameter of the
-problem; the digest is then that of seed 0, and runs whose problem is made by code carry the digest of their own model.
+problem; the digest is then that of seed 0.
 
 Environments with a transition table are evaluated exactly on it (`certificates.certify`). For others, `sampled` is the
 number of new episodes that value and violation are means of; the optimum is unknown, and the curve consists of means of
@@ -14,7 +14,6 @@ training episodes, exploration included. The averaged policy is represented by i
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from peakrl.learners.base import LearnerSettings
 from peakrl.planning import Solution, solve
 from peakrl.policy.tables import Policy
 from peakrl.specs.spec import ProblemSpec
-from peakrl.specs.user_code import source_digest
+from peakrl.specs.user_code import is_name, source_digest
 from peakrl.sweeps.executor import FOLDER
 from peakrl.sweeps.store import canonical
 from peakrl.tabular import TabularModel
@@ -52,8 +51,8 @@ def learn_run(config: dict[str, Any]) -> dict[str, Any]:
     """Learn once and return the values and arrays to store."""
     episodes, seed, points, folder = config["episodes"], config["seed"], config["points"], FOLDER.get()
     settings = learner_of(config["settings"], Path(folder))
-    follow = seed if config["problem"].get("follow_seed") else 0
-    spec, table, best = prepared(canonical(config["problem"], "problem"), follow, folder)
+    follow = config["problem"].get("follow_seed", False)
+    spec, table, best = prepared(canonical(config["problem"], "problem"), seed if follow else 0, folder)
     if isinstance(spec, EnvironmentSpec):
         target = spec.open_again(folder, table)
         run = learn(target.subject, settings, episodes=episodes, seed=seed)
@@ -69,8 +68,6 @@ def learn_run(config: dict[str, Any]) -> dict[str, Any]:
             last = exact_metrics(table, policy_on_table(table, run.policy))
     else:
         assert table is not None  # problems are compiled
-        if table.digest != config.get("model", table.digest):
-            raise SweepError(f"the problem of seed {seed} has changed since the sweep was started: start it again")
         run = learn(table, settings, episodes=episodes, seed=seed, history=interval(points, episodes, table))
         averaged = {f"averaged_{name}": value for name, value in exact_metrics(table, run.averaged_policy).items()}
         columns = run.history.columns() if len(run.history) else {}
@@ -141,31 +138,22 @@ def sampled_curve(history: History, points: int) -> dict[str, Any]:
 # Problems and settings as configurations ----------------------------------------------------------------------------
 
 
-def described(spec: ProblemSpec | EnvironmentSpec, folder: Path, *, follow_seed: bool = False) -> dict[str, Any]:
-    """Return the configuration of a problem or an environment, after building it, with all digests."""
+def described(
+    spec: ProblemSpec | EnvironmentSpec, folder: Path, *, follow_seed: bool = False
+) -> tuple[dict[str, Any], TabularModel | None]:
+    """Return the configuration of a problem or an environment with all digests, and its model or transition table."""
     config = {"kind": spec.kind, "parameters": dict(spec.parameters)} | ({"follow_seed": True} if follow_seed else {})
     if isinstance(spec, EnvironmentSpec):
-        return config | environment_digests(spec, spec.open(folder), folder)
-    first = seeded(spec, 0, follow=follow_seed)
-    built = first.build(folder)
-    # The content of a file of jobs replaces its name.
-    read = {} if spec.runs_code or built.spec is None else built.spec
-    config["parameters"] = {name: read.get(name, value) for name, value in spec.parameters.items()}
-    source = spec.source_digest(folder)
-    return config | {"model": first.compile(folder).digest} | ({"source": source} if source else {})
-
-
-def environment_digests(spec: EnvironmentSpec, target: LearningTarget, folder: Path) -> dict[str, str]:
-    """Return the digests of the table and the source files of an environment."""
-    digest = {} if target.table is None else {"model": target.table.digest}
-    return digest | spec.source_digests(folder)
-
-
-def digest_of_run(config: Mapping[str, Any], seed: int, folder: Path) -> dict[str, str]:
-    """Return {"model": digest} of a run whose problem follows the seed and is made by code, else {}."""
-    if not (config.get("follow_seed") and ProblemSpec(config["kind"], config["parameters"]).runs_code):
-        return {}
-    return {"model": compiled_problem(config, seed, folder).digest}
+        table, digests = spec.open(folder).table, spec.source_digests(folder)
+    else:
+        first = seeded(spec, 0, follow=follow_seed)
+        built = first.build(folder)
+        # The content of a file of jobs replaces its name.
+        read = {} if spec.runs_code or built.spec is None else built.spec
+        config["parameters"] = {name: read.get(name, value) for name, value in spec.parameters.items()}
+        table, source = first.compile(folder), spec.source_digest(folder)
+        digests = {} if source is None else {"source": source}
+    return config | digests | ({} if table is None else {"model": table.digest}), table
 
 
 @lru_cache(maxsize=8)
@@ -178,32 +166,13 @@ def prepared(
     """
     config = json.loads(problem)
     spec = described_target({"kind": config["kind"], **config["parameters"]})
-    if isinstance(spec, EnvironmentSpec):
-        target = spec.open(folder)
-        digests = environment_digests(spec, target, Path(folder))
-        if {"kind": spec.kind, "parameters": spec.parameters, **digests} != config:
-            raise changed(spec)
-        table = target.table
-    else:
-        table = compiled_problem(config, seed, folder)
-    return spec, table, None if table is None else solve(table)
-
-
-def compiled_problem(config: Mapping[str, Any], seed: int, folder: str | Path = ".") -> TabularModel:
-    """Return the model of a configuration; `seed` is that of the run, for problems that follow it."""
-    spec = ProblemSpec(config["kind"], config["parameters"])
-    if spec.source_digest(folder) != config.get("source"):
-        raise changed(spec)
     follow = config.get("follow_seed", False)
-    model = seeded(spec, seed, follow=follow).compile(folder)
-    if not follow and model.digest != config.get("model", model.digest):
-        raise changed(spec)
-    return model
-
-
-def changed(spec: ProblemSpec | EnvironmentSpec) -> SweepError:
-    """Return the error for a problem that has changed."""
-    return SweepError(f"the problem {spec.as_dict()} has changed since the sweep was started: start it again")
+    now, table = described(spec, Path(folder), follow_seed=follow)
+    if canonical(now, "problem") != problem:
+        raise SweepError(f"the problem {spec.as_dict()} has changed since the sweep was started: start it again")
+    if follow and isinstance(spec, ProblemSpec):
+        table = seeded(spec, seed, follow=True).compile(folder)
+    return spec, table, None if table is None else solve(table)
 
 
 def seeded(spec: ProblemSpec, seed: int, *, follow: bool) -> ProblemSpec:
@@ -214,7 +183,7 @@ def seeded(spec: ProblemSpec, seed: int, *, follow: bool) -> ProblemSpec:
 def with_source(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Return settings with the digest of the source file of a custom learner."""
     named = settings.get("learner")
-    digest = source_digest(named, folder, "learner") if isinstance(named, str) and ":" in named else None
+    digest = source_digest(named, folder, "learner") if is_name(named) else None
     return settings if digest is None else {**settings, SOURCE: digest}
 
 

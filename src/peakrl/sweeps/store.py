@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.errors import ProblemError, StorageError, SweepError
+from peakrl.errors import StorageError, SweepError
 from peakrl.records import FileKind, Record
 from peakrl.specs.spec import as_plain
 from peakrl.storage import write_file
@@ -143,15 +143,7 @@ def digest_of(*parts: bytes) -> str:
 
 def canonical(value: Any, what: str) -> str:
     """Return JSON with sorted keys and no spaces, the same for equal values."""
-    return json.dumps(check_plain(value, what), sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def check_plain(value: Any, what: str) -> Any:
-    """Return a value as plain JSON, or raise with the name of the entry that is not."""
-    try:
-        return as_plain(value, what)
-    except ProblemError as error:
-        raise SweepError(str(error)) from None
+    return json.dumps(as_plain(value, what), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def packed(values: Mapping[str, Scalar]) -> dict[str, Any]:
@@ -259,13 +251,8 @@ class Store:
                 found.append(names)
         return found
 
-    # Folders of others, whose links may lead to files outside of them ------------------------------------------------
-
     def _prepared(self, path: Path) -> Path:
-        """Create the folder of a new file and return the path; raise if the path contains a link."""
-        for part in (path, *path.parents[: len(path.relative_to(self.folder).parts) - 1]):
-            if part.is_symlink():
-                raise StorageError(f"{part} is a link; nothing is written through it, only {self.folder} may be one")
+        """Create the folder of a new file and return the path."""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -16,7 +16,6 @@ gap, and no run counts as solved.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from peakrl.checks import LARGEST_SEED, check_confidence, check_number, real, whole
+from peakrl.checks import check_confidence, check_number
 from peakrl.errors import StorageError
 from peakrl.evaluation.statistics import (
     ENOUGH_RUNS,
@@ -34,7 +33,7 @@ from peakrl.evaluation.statistics import (
     improvement_probability,
     interquartile_mean,
 )
-from peakrl.records import Field, Record, content_of
+from peakrl.records import content_of
 from peakrl.sweeps.learning import FUNCTION
 from peakrl.sweeps.store import Result, Store, canonical, written
 from peakrl.types import Floats
@@ -46,6 +45,8 @@ TINY = 1e-9
 #: Default eps relative to the optimum.
 RELATIVE = 0.01
 
+#: For environments without a table: number of new episodes, and intervals.
+SAMPLED = ("sampled", "value_low", "value_high", "violation_probability_high")
 #: The columns that identify a run.
 RUN = ("problem", "settings", "episodes", "seed")
 #: Prefix of the columns of a curve.
@@ -119,11 +120,8 @@ def each_run(folder: str | Path, read: Callable[[Result, Labels], Read]) -> list
     for key in sorted(store.keys(), key=lambda key: written(store.path(key))):
         result = store.read(key)
         if result.task.function == FUNCTION:
-            # Results of older kernels and models have the same configuration apart from the digest.
-            config = {name: value for name, value in result.task.config.items() if name != "model"}
             with content_of(store.path(key)):
-                check_result(result)
-                chosen[canonical(config, "config")] = read(result, labels)
+                chosen[canonical(result.task.config, "config")] = read(result, labels)
     if not chosen:
         raise StorageError(f"{folder} contains no results of a sweep")
     return list(chosen.values())
@@ -285,61 +283,3 @@ def as_json(groups: Sequence[Group], comparisons: Sequence[Comparison]) -> dict[
         return {name: value._asdict() if isinstance(value, Estimate) else value for name, value in vars(item).items()}
 
     return {"groups": [plain(group) for group in groups], "comparisons": [plain(one) for one in comparisons]}
-
-
-# --- checks of stored results, which may come from anybody ---
-
-NUMBERS = (
-    "value", "violation", "violation_probability", "averaged_value", "averaged_violation",
-    "averaged_violation_probability",
-)  # fmt: skip
-#: For environments without a table: number of new episodes, and intervals.
-SAMPLED = ("sampled", "value_low", "value_high", "violation_probability_high")
-#: None for environments without a table.
-OPTIMA = ("optimum", "least_violation", "gap", "averaged_gap")
-#: Largest number of a valid result.
-MOST = 1e300
-#: Columns of a stored curve.
-CURVE = {
-    "history_episode": Field(np.int64, "point", low=0),
-    "history_value": Field(np.float64, "point", low=-MOST, high=MOST),
-    "history_violation": Field(np.float64, "point", low=-MOST, high=MOST),
-}
-
-
-def check_result(result: Result) -> None:
-    """Raise ValueError if a stored result is not valid."""
-    config, values = result.task.config, result.values
-    unknown, last = values["optimum"] is None, values["last_violation_episode"]
-    feasible, problem_feasible = values["feasible"], values["problem_feasible"]
-    right = {f"config.{name}": isinstance(config[name], Mapping) for name in ("problem", "settings")}
-    right |= {f"config.{name}": is_count(config[name]) for name in ("episodes", "seed")}
-    right |= {name: is_number(values[name]) for name in NUMBERS}
-    right |= {name: values[name] is None if unknown else is_number(values[name]) for name in OPTIMA}
-    right |= {name: values.get(name) is None or is_number(values[name]) for name in SAMPLED}
-    right |= {
-        "problem_feasible": problem_feasible is None if unknown else isinstance(problem_feasible, bool),
-        "sampled": is_count(values.get("sampled")) if unknown else values.get("sampled") is None,
-        "sampled_curve": isinstance(values.get("sampled_curve", False), bool),
-        "feasible": feasible is None or isinstance(feasible, bool),
-        "violations": is_count(values["violations"]),
-        "last_violation_episode": last is None or is_count(last),
-        "seconds": math.isfinite(result.seconds),
-    }
-    if "history_episode" in result.arrays:
-        episode = Record({}, result.arrays).checked(CURVE)["history_episode"]
-        right["history_episode"] = len(episode) > 0 and bool((episode[1:] > episode[:-1]).all())
-    for name, valid in right.items():
-        if not valid:
-            raise ValueError(f"{name} is not valid")
-
-
-def is_number(value: Any) -> bool:
-    """Is it a finite number?"""
-    return abs(real(value)) <= MOST
-
-
-def is_count(value: Any) -> bool:
-    """Is it an integer of 64 bits, not negative?"""
-    number = whole(value)
-    return number is not None and 0 <= number <= LARGEST_SEED
