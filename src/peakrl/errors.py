@@ -17,9 +17,6 @@ class ProblemError(PeakError, ValueError):
 class TrustError(ProblemError):
     """A file names code that its user has not permitted to run."""
 
-    #: Is all of it in the folder of the file, so that the command line can ask the user?
-    may_ask: bool = False
-
 
 class SettingsError(PeakError, ValueError):
     """An argument or a learner's setting is out of range."""

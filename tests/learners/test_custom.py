@@ -11,7 +11,7 @@ import pytest
 
 import peakrl
 from peakrl import ConstrainedEnv, Learner, TabularModel, compile_model, evaluate, learn, learn_many, resume, solve
-from peakrl.errors import LearnerError, ProblemError, SettingsError, SweepError
+from peakrl.errors import LearnerError, PeakError, ProblemError, SettingsError
 from peakrl.learners import SafeQ
 from peakrl.learners.custom import OwnAlgorithm
 from peakrl.training import load_run
@@ -157,13 +157,13 @@ def test_it_is_swept_by_name_beside_ours_and_stands_in_the_summary(tmp_path):
         '[[problems]]\nkind = "scheduling_example"\nnumber = 1\n'
         '[[settings]]\nlearner = "mine.py:Sampler"\n[[settings]]\nlearner = "SafeQ"\n'
     )
-    report = peakrl.sweep(plan, workers=1, trust=["."])
+    report = peakrl.sweep(plan, workers=1, trust=True)
     assert (report.made, report.failures) == (4, ())
     assert all(np.isfinite(result.values["value"]) for result in report.results())
     for wrong, said in (("mine.py:Nobody", "Nobody"), ("SaveQ", "must be one of PosteriorSampling, SafeQ")):
         plan.write_text(plan.read_text().replace('"SafeQ"', f'"{wrong}"'))
-        with pytest.raises((SweepError, ProblemError), match=said):
-            peakrl.sweep(plan, workers=1, trust=["."])
+        with pytest.raises(PeakError, match=said):
+            peakrl.sweep(plan, workers=1, trust=True)
         plan.write_text(plan.read_text().replace(f'"{wrong}"', '"SafeQ"'))
 
 

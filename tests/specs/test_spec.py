@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from peakrl import Outcome, PeakError, Problem, compile_model, learn, solve, sweep
-from peakrl.cli.solve import wanted_problem
+from peakrl.cli.solve import wanted_with_discount
 from peakrl.learners import SafeQ
 from peakrl.problems import Job, energy_harvesting, machine_scheduling, scheduling_example
 from peakrl.problems.harvesting import MarkovArrivals
@@ -128,10 +128,10 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", TOLD)
 def test_one_description_is_trained_solved_and_stepped_as_the_same_problem(name, folder):
     path = folder / f"{name}.json"
-    model = read_problem_file(path, trust=["."]).model()
-    assert compile_model(wanted_problem([str(path)], None, trust=True)).digest == model.digest
+    model = read_problem_file(path, trust=True).model()
+    assert compile_model(wanted_with_discount([str(path)], None, trust=True)[0]).digest == model.digest
     for told in (path, TOLD[name], ProblemSpec.from_dict(TOLD[name])):
-        env = gymnasium.make("peakrl/Problem-v0", problem=told, trust=["."], disable_env_checker=True)
+        env = gymnasium.make("peakrl/Problem-v0", problem=told, trust=True, disable_env_checker=True)
         assert env.unwrapped.model.digest == model.digest
     learn(model, SafeQ(), episodes=3).save(folder / "a.run")
     kept = load_run(folder / "a.run").model
@@ -148,9 +148,9 @@ def test_one_description_is_swept_as_the_same_problem(folder, monkeypatch):
             }
         )
     )  # fmt: skip
-    report = sweep(folder / "sweep.json", workers=1, trust=["."])
+    report = sweep(folder / "sweep.json", workers=1, trust=True)
     assert not report.failures
-    optima = {name: solve(read_problem_file(folder / f"{name}.json", trust=["."]).model()).value for name in TOLD}
+    optima = {name: solve(read_problem_file(folder / f"{name}.json", trust=True).model()).value for name in TOLD}
     names = [choice.name for choice in report.plan.problems]
     assert {name: found.values["optimum"] for name, found in zip(names, report.results(), strict=True)} == optima
 
@@ -158,25 +158,30 @@ def test_one_description_is_swept_as_the_same_problem(folder, monkeypatch):
 @pytest.mark.parametrize("file", ["t.csv", "mine.py"])
 def test_a_file_that_is_edited_while_a_sweep_runs_is_noticed(file, folder):
     from peakrl.sweeps.grid import read_plan
-    from peakrl.sweeps.learning import compiled_problem
+    from peakrl.sweeps.learning import prepared
+    from peakrl.sweeps.store import canonical
 
     name = {"t.csv": "csv", "mine.py": "python"}[file]
     entry = {"seeds": 1, "episodes": 1, "settings": [{"learner": "SafeQ"}], "problems": [TOLD[name]]}
     (choice,) = read_plan(entry).problems
-    assert compiled_problem(choice.config, 0, folder).horizon > 0
+    config = canonical(choice.config, "problem")
+    assert prepared(config, 0, str(folder))[1].horizon > 0
+    prepared.cache_clear()
     (folder / file).write_text((folder / file).read_text() + "\n")
     with pytest.raises(PeakError, match="has changed since the sweep was started"):
-        compiled_problem(choice.config, 0, folder)
+        prepared(config, 0, str(folder))
 
 
 def test_a_function_of_the_users_own_can_be_swept_over_its_arguments_and_follow_the_seed(folder):
     from peakrl.sweeps.grid import read_plan
-    from peakrl.sweeps.learning import compiled_problem
+    from peakrl.sweeps.learning import prepared
+    from peakrl.sweeps.store import canonical
 
     own = {"name": "own", "kind": "python", "function": "mine.py:make", "grid": {"pay": [1, 2]}, "follow_seed": True}
     plan = read_plan({"seeds": 2, "episodes": 1, "settings": [{"learner": "SafeQ"}], "problems": [own]})
     assert [choice.name for choice in plan.problems] == ["own pay=1", "own pay=2"]
-    values = [solve(compiled_problem(choice.config, seed)).value for choice in plan.problems for seed in (0, 1)]
+    configs = [canonical(choice.config, "problem") for choice in plan.problems]
+    values = [prepared(config, seed, ".")[2].value for config in configs for seed in (0, 1)]
     assert values == [2.0, 4.0, 4.0, 6.0]
 
 
@@ -261,19 +266,19 @@ def test_any_data_is_a_problem_or_refused_with_our_own_error(values):
     assert ProblemSpec.from_dict(json.loads(json.dumps(spec.as_dict()))) == spec
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"kind": "energy_harvesting", "arrivals": float("nan")}, "arrivals is nan; it must be finite"),
-        ({"kind": "energy_harvesting", "arrivals": [1, object()]}, r"arrivals\[1\] is <object .*must be plain"),
-        ({"kind": "python", "function": "mine.py:make", "arguments": {"pay": 1}, "pay": 2}, "pay is given twice"),
-        ({"kind": "python", "function": "mine.py:make", "payy": 2}, "payy is not a key here; do you mean pay"),
-        ({"kind": "python", "function": "mine.py:make"}, "pay is missing"),
-    ],
-)
-def test_a_slip_is_named_with_what_would_be_right(values, message, folder):
-    with pytest.raises(PeakError, match=message):
-        ProblemSpec.from_dict(values).build(folder)
+SLIPS = [
+    ({"kind": "energy_harvesting", "arrivals": float("nan")}, "arrivals is nan; it must be finite"),
+    ({"kind": "energy_harvesting", "arrivals": [1, object()]}, r"arrivals\[1\] is <object .*must be plain"),
+    ({"kind": "python", "function": "mine.py:make", "arguments": {"pay": 1}, "pay": 2}, "pay is given twice"),
+    ({"kind": "python", "function": "mine.py:make", "payy": 2}, "payy is not a key here; do you mean pay"),
+    ({"kind": "python", "function": "mine.py:make"}, "pay is missing"),
+]
+
+
+def test_a_slip_is_named_with_what_would_be_right(folder):
+    for values, message in SLIPS:
+        with pytest.raises(PeakError, match=message):
+            ProblemSpec.from_dict(values).build(folder)
 
 
 def test_what_needs_code_or_a_further_file_is_told_apart_from_what_does_not():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from peakrl.cli.command import Answer, Trust, read_problem
+from peakrl.cli.command import Answer, read_problem
 from peakrl.cli.output import print_table, say
 from peakrl.errors import SettingsError
 
@@ -24,7 +24,7 @@ def certify(
     failure_probability: float = 0.05,
     seed: int | None = None,
     out: Path | None = None,
-    trust: Trust = False,
+    trust: bool = False,
 ) -> Answer:
     """Certify a policy. Exit code 1 if the certificate does not hold.
 
@@ -102,7 +102,7 @@ def evaluate(
     seed: int = 0,
     problem: Path | None = None,
     check: bool = False,
-    trust: Trust = False,
+    trust: bool = False,
 ) -> Answer:
     """Compute the exact value and violation of a policy; simulate it with --simulate.
 

@@ -1,6 +1,6 @@
 """How a function becomes a command, and what the commands share.
 
-    def shield(file: Path, *, out: Path | None = None, trust: Trust = False) -> Answer:
+    def shield(file: Path, *, out: Path | None = None, trust: bool = False) -> Answer:
         '''Compute the safe states and actions.
 
         Parameters
@@ -12,7 +12,7 @@
         '''
 
 Positional parameters become arguments and keyword-only ones options, each with its description and, after the colon,
-the name of its value. Every command has the option `--json`; a parameter `trust` stands for `--trust` and `--package`.
+the name of its value. Every command has the option `--json`; a parameter `trust` stands for `--trust`.
 """
 
 from __future__ import annotations
@@ -34,15 +34,10 @@ if TYPE_CHECKING:
     from peakrl.training.spec_file import ProblemFile
 
 Read = TypeVar("Read")
-Trust = bool | list[str]
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 #: Type and option of the shared parameters.
-JSON = bool, typer.Option("--json", help="Print JSON.")
-TRUST = bool, typer.Option("--trust", help="Run the code that the file names.")
-PACKAGE = (
-    list[str] | None,
-    typer.Option("--package", metavar="NAME", help="Run code of this installed package if the file names it."),
-)
+JSON: Any = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+TRUST: Any = Annotated[bool, typer.Option("--trust", help="Run the code that the file names.")]
 
 
 class Answer(NamedTuple):
@@ -64,16 +59,12 @@ def command(function: Callable[..., Answer]) -> Callable[..., None]:
         for name, one in own.items()
         if name != "trust"
     }
-    shared = {"as_json": JSON} | ({"trust": TRUST, "package": PACKAGE} if "trust" in own else {})
-    for name, (kind, option) in shared.items():
-        default = False if kind is bool else None
-        annotation: Any = Annotated[kind, option]
-        parameters[name] = inspect.Parameter(name, KEYWORD, default=default, annotation=annotation)
+    shared = {"as_json": JSON} | ({"trust": TRUST} if "trust" in own else {})
+    for name, annotation in shared.items():
+        parameters[name] = inspect.Parameter(name, KEYWORD, default=False, annotation=annotation)
 
     @wraps(function)
-    def run(*, as_json: bool, package: list[str] | None = None, **given: Any) -> None:
-        if "trust" in own:
-            given["trust"] = given["trust"] or package or False
+    def run(*, as_json: bool, **given: Any) -> None:
         answer = function(**given)
         if as_json:
             print_json(answer.values)
@@ -105,20 +96,20 @@ def descriptions(function: Callable[..., Any]) -> dict[str, tuple[str, str]]:
     return {name: (after, " ".join(text.split())) for name, after, text in found}
 
 
-def asking(read: Callable[[Trust], Read], trust: Trust) -> Read:
-    """Return `read(trust)`; ask for confirmation if code in the file's own folder is not trusted yet."""
+def asking(read: Callable[[bool], Read], trust: bool) -> Read:
+    """Return `read(trust)`; at a terminal ask for confirmation if code is not trusted yet."""
     try:
         return read(trust)
     except TrustError as error:
-        if not (error.may_ask and sys.stdin.isatty() and sys.stderr.isatty()):
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise
         say(f"peakrl: {error}", error=True)
         if not typer.confirm("Run it now?", err=True):
             raise typer.Exit(2) from None
-    return read([*([] if isinstance(trust, bool) else trust), "."])
+    return read(True)
 
 
-def read_problem(path: str | Path, trust: Trust) -> ProblemFile:
+def read_problem(path: str | Path, trust: bool) -> ProblemFile:
     """Return the content of a problem file whose code is trusted."""
     from peakrl.training.spec_file import read_problem_file
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from peakrl.cli.command import Answer, Trust, read_problem
+from peakrl.cli.command import Answer, read_problem
 from peakrl.cli.output import say
 
 
-def report(source: Path, *, out: Path | None = None, problem: Path | None = None, trust: Trust = False) -> Answer:
+def report(source: Path, *, out: Path | None = None, problem: Path | None = None, trust: bool = False) -> Answer:
     """Write one self-contained HTML page: results, learning curves, policy and certificates.
 
     Parameters

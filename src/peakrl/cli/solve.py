@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from peakrl.cli.command import Answer, Trust, read_problem
+from peakrl.cli.command import Answer, read_problem
 from peakrl.cli.output import print_table, say
 from peakrl.errors import SettingsError
 
@@ -23,7 +23,7 @@ def solve(
     policy: Path | None = None,
     limit: str | None = None,
     average: bool = False,
-    trust: Trust = False,
+    trust: bool = False,
 ) -> Answer:
     """Compute the optimal policy that never violates a constraint. Exit code 1 if there is none.
 
@@ -84,13 +84,8 @@ def solve(
     return Answer(answer, lambda: show_solution(answer), best.feasible)
 
 
-def wanted_problem(words: list[str], jobs: Path | None, trust: Trust = False) -> Problem | TabularModel:
-    """Return the problem of a command line, with overridden parameters."""
-    return wanted_with_discount(words, jobs, trust)[0]
-
-
 def wanted_with_discount(
-    words: list[str], jobs: Path | None, trust: Trust = False
+    words: list[str], jobs: Path | None, trust: bool = False
 ) -> tuple[Problem | TabularModel, float | None]:
     """Return the problem of a command line, and the discount if there is one."""
     from peakrl.specs.registry import command_names
@@ -197,7 +192,7 @@ def shown(found: Any) -> str:
 COLUMNS = ["step", "states", "safe states", "actions", "safe actions"]
 
 
-def shield(file: Path, *, out: Path | None = None, trust: Trust = False) -> Answer:
+def shield(file: Path, *, out: Path | None = None, trust: bool = False) -> Answer:
     """Compute the states and actions from which every constraint can be satisfied. Exit code 1 if it is infeasible.
 
     Parameters

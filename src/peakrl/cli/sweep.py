@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from peakrl.cli.command import Answer, Trust, asking
+from peakrl.cli.command import Answer, asking
 from peakrl.cli.output import print_table, say
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def sweep(
     workers: int | None = None,
     retries: int = 2,
     dry_run: bool = False,
-    trust: Trust = False,
+    trust: bool = False,
 ) -> Answer:
     """Run the missing runs of a sweep. Exit code 1 if some failed.
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from peakrl.cli.command import Answer, Trust, read_problem
+from peakrl.cli.command import Answer, read_problem
 from peakrl.cli.output import print_table, say
 from peakrl.errors import SettingsError
 
@@ -19,7 +19,7 @@ def audit(
     failure_probability: float = 0.05,
     constant: float = 1.0,
     relaxed: bool | None = None,
-    trust: Trust = False,
+    trust: bool = False,
 ) -> Answer:
     """Check the paper's assumptions on a problem. Exit code 1 if one of them, or feasibility, does not hold.
 
@@ -76,7 +76,7 @@ def plan(
     constraints: int | None = None,
     failure_probability: float = 0.05,
     constant: float = 1.0,
-    trust: Trust = False,
+    trust: bool = False,
 ) -> Answer:
     """Compute the number of episodes, slack and penalty of Theorem 1.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from peakrl.cli.command import Answer, Trust, read_problem
+from peakrl.cli.command import Answer, read_problem
 from peakrl.cli.output import print_table, say
 from peakrl.errors import SettingsError, StorageError
 
@@ -42,7 +42,7 @@ def train(
     checkpoint: Path | None = None,
     checkpoint_every: int | None = None,
     overwrite: bool = False,
-    trust: Trust = False,
+    trust: bool = False,
 ) -> Answer:
     """Learn a problem. Repeating the command with the same --out resumes an interrupted run.
 
@@ -231,7 +231,7 @@ def untried(subject: Any) -> list[list[Any]] | None:
     return [list(pair) for pair in subject.untried] if isinstance(subject, Logs) else None
 
 
-def show(answer: dict[str, Any], certificates: Sequence[Certificate], file: Path | None, trust: Trust) -> None:
+def show(answer: dict[str, Any], certificates: Sequence[Certificate], file: Path | None, trust: bool) -> None:
     """Print the results of a run."""
     visited = "visited " if answer["environment"] else ""
     sizes = f"{visited}{answer['states']:,} states, {answer['pairs']:,} state-action pairs, horizon {answer['horizon']}"
@@ -262,8 +262,7 @@ def show(answer: dict[str, Any], certificates: Sequence[Certificate], file: Path
         path = answer["run_file"]
         judge = ["evaluate", path]
         if answer["environment"]:
-            trusted = ["--trust"] if trust is True else [f"--package={name}" for name in trust or ()]
-            judge = ["certify", str(file), "--policy", path, *trusted]
+            judge = ["certify", str(file), "--policy", path, *["--trust"] * trust]
         further = [["report", path]] if answer["untried"] is not None else [["report", path], judge]
         commands = (f"`{shlex.join(['peakrl', *words])}`" for words in further)
         say(f"saved to {path}; next: {', '.join(commands)}")

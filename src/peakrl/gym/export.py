@@ -42,7 +42,6 @@ from peakrl.safety.safe_set import SafeSet
 from peakrl.safety.shield import shield
 from peakrl.specs.registry import kind_named
 from peakrl.specs.spec import ProblemSpec, located, naming, read_spec
-from peakrl.specs.user_code import Trust
 from peakrl.tabular import TabularModel
 
 
@@ -188,11 +187,11 @@ def make_environment(
     render_mode: str | None = None,
     *,
     with_step: bool | None = None,
-    trust: Trust = False,
+    trust: bool = False,
 ) -> ProblemEnvironment:
     """Return a problem, a mapping or a problem file as an environment.
 
-    A file that names code is refused unless `trust` is True, or lists "." (its own folder) and installed packages.
+    A file that names code is refused unless `trust` is True.
     """
     model = compile_model(built(problem, trust))
     env = ProblemEnvironment(model, render_mode, with_step)
@@ -252,7 +251,7 @@ def to_gymnasium(
     return shield(env, SafeSet(env.model)) if shielded else env
 
 
-def built(problem: Any, trust: Trust) -> Any:
+def built(problem: Any, trust: bool) -> Any:
     """Return the problem of a mapping or a file; anything else unchanged."""
     if isinstance(problem, str | Path):
         with naming(problem), located("problem"):

@@ -26,7 +26,7 @@ from peakrl.compile import compile_model
 from peakrl.errors import PeakError, ProblemError, StorageError, TrustError
 from peakrl.problem import Problem
 from peakrl.specs.registry import additions, check_names, command_names, kind_named, kinds
-from peakrl.specs.user_code import Trust, permit, running
+from peakrl.specs.user_code import permit, running
 from peakrl.storage import file_digest, from_json, read_file
 from peakrl.tabular import TabularModel
 
@@ -171,7 +171,7 @@ def located(where: str) -> Iterator[None]:
 # Problem files ------------------------------------------------------------------------------------------------------
 
 
-def read_spec(path: str | Path, *, trust: Trust = False) -> ProblemSpec:
+def read_spec(path: str | Path, *, trust: bool = False) -> ProblemSpec:
     """Return the problem of a file, or the built-in one of this name; paths in a file are relative to it."""
     values = described(path)
     with naming(path):

@@ -1,11 +1,6 @@
 """The only module that imports and calls code named in files: "file.py:name" or "module:name".
 
-Reading a file that names code runs that code. `permit` refuses this unless the user trusts the code:
-
-    trust = False              run nothing
-    trust = [".", "lab"]       run code of the file's own folder, and of the installed package `lab`
-    trust = True               run any code
-
+Reading a file that names code runs that code. `permit` refuses this unless the user trusts the code (`trust=True`).
 Modules of the standard library, such as `os:system`, are always refused.
 """
 
@@ -16,7 +11,7 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -24,54 +19,23 @@ from typing import Any
 from peakrl.errors import PeakError, ProblemError, TrustError
 from peakrl.storage import file_digest
 
-Trust = bool | Collection[str]
-#: In `trust`: the folder of the file.
-OWN_FOLDER = "."
 #: Modules that were imported from users' folders; they are imported again for the next file.
 _brought: set[str] = set()
 
 
-def permit(file: str | Path, named: Iterable[tuple[str, Any]], trust: Trust) -> None:
+def permit(file: str | Path, named: Iterable[tuple[str, Any]], trust: bool) -> None:
     """Raise unless the user permits `file` to run the code that it names, given as (key in the file, name) pairs."""
     code = [(place, name) for place, name in named if is_name(name)]
     for place, name in code:
         refuse_python(name, Path(file).parent, f"{file}: {place}")
-    trusted = {trust} if isinstance(trust, str) else trust
-    if trusted is True:
-        return
-    roots = {name: root_of(name, Path(file).parent) for _, name in code}
-    refused = {name: root for name, root in roots.items() if trusted is False or root not in trusted}
-    if not refused:
-        return
-    places = ", ".join(f"{place} = {name!r}" for place, name in code if name in refused)
-    error = TrustError(f"{file} runs code ({places}): {remedy(set(refused.values()))}")
-    error.may_ask = set(refused.values()) == {OWN_FOLDER}
-    raise error
-
-
-def remedy(roots: set[str | None]) -> str:
-    """Return what to do about code that is not trusted."""
-    packages = sorted(root for root in roots if root not in (OWN_FOLDER, None))
-    if None in roots:
-        return "it lies outside of the file's own folder; if you trust it, use --trust (in Python trust=True)"
-    if packages:
-        named = " ".join(f"--package {name}" for name in packages)
-        return f"of a package that you have not named; if you trust it, use {named} (in Python trust={packages})"
-    return "look at it first, then use --trust (in Python trust=True)"
+    if code and trust is not True:
+        places = ", ".join(f"{place} = {name!r}" for place, name in code)
+        raise TrustError(f"{file} runs code ({places}): look at it first, then use --trust (in Python trust=True)")
 
 
 def is_name(named: Any) -> bool:
     """Does a value name code?"""
     return isinstance(named, str) and ":" in named
-
-
-def root_of(named: str, folder: Path) -> str | None:
-    """Return where code lies: OWN_FOLDER, the name of an installed package, or None for a file elsewhere."""
-    module = named.rpartition(":")[0]
-    path = place_of(module, folder)
-    if path is None:
-        return module.partition(".")[0]
-    return OWN_FOLDER if path.resolve().is_relative_to(folder.resolve()) else None
 
 
 def place_of(module: str, folder: Path) -> Path | None:

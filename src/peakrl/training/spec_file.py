@@ -31,7 +31,7 @@ from peakrl.learners.base import LearnerSettings
 from peakrl.problem import Problem
 from peakrl.specs.registry import unknown_key
 from peakrl.specs.spec import ProblemSpec, described, located, naming
-from peakrl.specs.user_code import Trust, permit
+from peakrl.specs.user_code import permit
 from peakrl.tabular import TabularModel
 from peakrl.training.log_spec import described_log
 
@@ -136,7 +136,7 @@ class ProblemFile:
         return None if self.run.checkpoint is None else self.path.parent / self.run.checkpoint
 
 
-def read_problem_file(path: str | Path, *, trust: Trust = False) -> ProblemFile:
+def read_problem_file(path: str | Path, *, trust: bool = False) -> ProblemFile:
     """Read and validate a .toml or .json problem file; the name of a built-in problem is accepted too.
 
     A file that names code is refused unless `trust` allows it (`peakrl.specs.user_code`).
