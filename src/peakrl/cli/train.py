@@ -6,8 +6,7 @@ import os
 import shlex
 import time
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +65,7 @@ def train(
     checkpoint_every : N
         Episodes between checkpoints; default: about every 30 seconds.
     overwrite
-        Start again even if --out or --checkpoint contains a run.
+        Start again even if --out or --checkpoint contains a run, which becomes NAME.before.
     """
     from peakrl.storage import ready
 
@@ -79,7 +78,6 @@ def train(
     described = None if file is None else read_problem(file, trust)
     place = checkpoint or out or resume or (None if described is None else described.checkpoint)
     refuse_loss({out, place} - {None, resume}, place if resume is None else None, overwrite)
-    before = place.stat() if overwrite and place is not None and place.exists() else None
     begun_at: list[int] = []
     try:
         with warnings.catch_warnings():
@@ -93,16 +91,14 @@ def train(
             if resume is not None:
                 run = resumed(resume, target, episodes=episodes, **asked)
             elif described is not None and target is not None:
-                with set_aside(place if overwrite else None):
-                    run = learned(described, target, episodes, seed, asked)
+                if overwrite and place is not None:
+                    set_aside(place)
+                run = learned(described, target, episodes, seed, asked)
             kept = out or place
             if kept is not None and kept != (resume or place):  # `learn` has written its checkpoint
                 run.save(kept)
     except KeyboardInterrupt:
-        kept_in = ""
-        if place is not None and place.exists():
-            unchanged = before is not None and os.path.samestat(before, place.stat())
-            kept_in = f"; {place} is as it was before" if unchanged else f"; the run so far is in {place}"
+        kept_in = f"; the run so far is in {place}" if place is not None and place.exists() else ""
         say(f"peakrl: interrupted{kept_in}", error=True)
         raise typer.Exit(130) from None
     answer = report(run, target, time.perf_counter() - begun)
@@ -168,29 +164,16 @@ def refuse_loss(paths: set[Path | None], resumed_from: Path | None, overwrite: b
             raise StorageError(f"{path} is not a file of peakrl and is not overwritten: remove it yourself")
 
 
-@contextmanager
-def set_aside(path: Path | None) -> Iterator[None]:
-    """Move a file that is to be overwritten aside, and restore it if no new file was written."""
+def set_aside(path: Path) -> None:
+    """Rename a file that is to be overwritten."""
     from peakrl.storage import writable
 
-    if path is None or not path.exists():
-        yield
-        return
     place = writable(path)  # the target of a link is overwritten, not the link
-    aside = place.with_name(f"{place.name[:60]}.before")
-    if aside.exists():
-        raise StorageError(f"{aside} already exists, perhaps from an interrupted --overwrite: move or remove it")
-    try:
-        os.replace(place, aside)
-    except OSError as error:
-        raise StorageError(f"cannot rename {place}: {error.strerror}") from error
-    try:
-        yield
-    finally:
-        if place.exists():
-            aside.unlink()
-        else:
-            os.replace(aside, place)
+    if place.exists():
+        try:
+            os.replace(place, place.with_name(f"{place.name}.before"))
+        except OSError as error:
+            raise StorageError(f"cannot rename {place}: {error.strerror}") from error
 
 
 # Output --------------------------------------------------------------------------------------------------------------
