@@ -51,7 +51,7 @@ $(STAMP): pyproject.toml $(CONSTRAINTS) | $(VENV)/created
 # What reproducing needs, without the tools for tests and checks.
 $(RUN_STAMP): pyproject.toml $(CONSTRAINTS) | $(VENV)/created
 	@echo "installing peakrl into $(VENV); this takes a minute or two the first time"
-	$(BIN)/python -m pip install -q --no-compile -c $(CONSTRAINTS) -e .
+	$(BIN)/python -m pip install -q --no-compile -c $(CONSTRAINTS) -e '.[experiments]'
 	@touch $@
 
 $(DOCS_STAMP): $(STAMP)

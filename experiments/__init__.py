@@ -63,7 +63,7 @@ def run_experiment(name: str, request: Request) -> FigureRecord:
 def draw_figure(name: str, folder: str | Path) -> list[Path]:
     """Draw a figure from the record in `folder` into `<name>.png` and `<name>.pdf` beside it; return the two."""
     from experiments.records import read_figure
-    from peakrl.report.style import house_style, save
+    from experiments.style import house_style, save
 
     entry = find_experiment(name)
     draw: Any = getattr(importlib.import_module(f"experiments.{entry.module}"), entry.draw)

@@ -29,12 +29,12 @@ import numpy as np
 
 from experiments.drawing import log_axes, places
 from experiments.records import VERSION, Check, FigureRecord, Request, Row, at_most, numbers
+from experiments.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, new_figure, plain_numbers
 from peakrl import Assumptions, Outcome, Problem, TabularModel, compile_model, evaluate, solve
 from peakrl.learners import PosteriorSampling, learner_from
 from peakrl.problems import energy_harvesting, scheduling_example
 from peakrl.problems.heating import thermostat
 from peakrl.problems.robots import Floor
-from peakrl.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, new_figure, plain_numbers
 from peakrl.sweeps import Result, Task
 from peakrl.training import learn_in_stages
 

@@ -27,9 +27,7 @@ from experiments.drawing import log_axes, places
 from experiments.energy import transmitter
 from experiments.records import ROUNDING, VERSION, Check, FigureRecord, Request, Row, at_most, numbers
 from experiments.scheduling import example_problem
-from peakrl import Assumptions, LearningRun, TabularModel, learn, solve
-from peakrl.learners import Certified
-from peakrl.report.style import (
+from experiments.style import (
     BLACK,
     BLUE,
     GREEN,
@@ -41,6 +39,8 @@ from peakrl.report.style import (
     new_figure,
     plain_numbers,
 )
+from peakrl import Assumptions, LearningRun, TabularModel, learn, solve
+from peakrl.learners import Certified
 from peakrl.specs import ProblemSpec
 from peakrl.sweeps import Result, Task
 from peakrl.theory import pac_plan

@@ -18,10 +18,10 @@ from experiments.drawing import log_axes, places
 from experiments.energy import transmitter
 from experiments.records import VERSION, Check, FigureRecord, Floats, Request, Row, at_most, numbers
 from experiments.scheduling import example_problem
+from experiments.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, YELLOW, new_figure
 from peakrl import Assumptions, TabularModel, evaluate, learn, solve
 from peakrl.learners import UCBVI, ConstrainedQ, PosteriorSampling, SafeQ, learner_from
 from peakrl.learners.base import LearnerSettings
-from peakrl.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, YELLOW, new_figure
 from peakrl.specs import ProblemSpec
 from peakrl.sweeps import Result, Task
 from peakrl.training import learn_in_stages

@@ -41,8 +41,8 @@ from experiments.records import (
     stacked,
     value_at,
 )
+from experiments.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, count_episodes, new_figure
 from peakrl.learners import ConstrainedQ
-from peakrl.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE, SKY, count_episodes, new_figure
 from peakrl.specs import ProblemSpec
 
 if TYPE_CHECKING:

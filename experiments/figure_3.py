@@ -29,8 +29,8 @@ from experiments.energy import (
     transmitter,
 )
 from experiments.records import PAPER, Check, FigureRecord, Floats, Request, Row, exact, spread, stacked
+from experiments.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, YELLOW, new_figure
 from peakrl.learners import ConstrainedQ
-from peakrl.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, YELLOW, new_figure
 from peakrl.specs import ProblemSpec
 from peakrl.sweeps import Task
 

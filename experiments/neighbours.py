@@ -43,6 +43,7 @@ import numpy as np
 
 from experiments.certificates import declared
 from experiments.records import ROUNDING, VERSION, Check, FigureRecord, Request, Row, at_most, numbers
+from experiments.style import BLACK, BLUE, GREEN, ORANGE, PURPLE
 from peakrl import (
     Assumptions,
     LearningRun,
@@ -78,7 +79,6 @@ from peakrl.learners import (
 )
 from peakrl.learners.base import LearnerSettings
 from peakrl.problems import energy_harvesting, scheduling_example
-from peakrl.report.style import BLACK, BLUE, GREEN, ORANGE, PURPLE
 from peakrl.sweeps import Result, Task
 
 if TYPE_CHECKING:

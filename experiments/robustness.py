@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.records import VERSION, Check, FigureRecord, Floats, Request, Row, at_most
+from experiments.style import BLACK, BLUE, SKY, new_figure
 from peakrl import Policy, Solution, TabularModel, evaluate, solve
 from peakrl.errors import SettingsError
 from peakrl.evaluation import Evaluation
 from peakrl.learners import UCBVI, PosteriorSampling, SafeQ, learner_from
 from peakrl.learners.base import LearnerSettings
 from peakrl.policy import StochasticPolicy
-from peakrl.report.style import BLACK, BLUE, SKY, new_figure
 from peakrl.sweeps import Result, Task
 from peakrl.training import learn_in_stages
 

@@ -26,6 +26,7 @@ import numpy as np
 
 from experiments.drawing import curve, label
 from experiments.records import VERSION, Check, FigureRecord, Request, Row, curve_rows, exact, spread, stacked
+from experiments.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, count_episodes, new_figure, plain_numbers
 from peakrl import LearningRun, Policy, TabularModel, compile_model, evaluate, learn, solve
 from peakrl.learners import ConstrainedQ, learner_from
 from peakrl.problems import Job, machine_scheduling
@@ -38,7 +39,6 @@ from peakrl.problems.scheduling import (
     order_rule,
     with_time,
 )
-from peakrl.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, SKY, count_episodes, new_figure, plain_numbers
 from peakrl.specs import ProblemSpec
 from peakrl.sweeps import Result, Task
 

@@ -28,10 +28,10 @@ import numpy as np
 from experiments.drawing import curve, log_axes, places
 from experiments.neighbours import tiny_harvesting
 from experiments.records import VERSION, Check, FigureRecord, Floats, Request, Row, at_most, curve_rows
+from experiments.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, new_figure
 from peakrl import TabularModel, compile_model, learn, solve
 from peakrl.learners import SUCBVI, ConstrainedQ, PosteriorSampling, learner_from
 from peakrl.learners.base import LearnerSettings
-from peakrl.report.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, new_figure
 from peakrl.sweeps import Task
 
 if TYPE_CHECKING:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 import peakrl
-from peakrl.report.style import BLACK, BLUE, GREY, ORANGE, house_style, new_figure, plain_numbers, save
 
 #: True gaps below this share of epsilon are drawn at it, since the axis is logarithmic.
 SMALL = 1e-3
+BLUE, ORANGE, BLACK, GREY = "#0072B2", "#D55E00", "#000000", "#666666"
 
 
 def draw_proof(run: peakrl.LearningRun, optimum: float) -> Figure:
@@ -21,7 +22,8 @@ def draw_proof(run: peakrl.LearningRun, optimum: float) -> Figure:
     proved, certificate = run.proof_history, run.certificate
     if proved is None or certificate is None or not len(proved):
         raise ValueError("this run has no certificate: learn with peakrl.learners.Certified(...)")
-    figure, ((axes,),) = new_figure(1, 1, width=7.0, height=2.9)
+    figure = Figure(figsize=(7.0, 2.9), layout="constrained")
+    axes = figure.subplots()
     axes.plot(proved.episode, proved.gap, color=BLUE, label="certified gap to the best safe policy")
     above = proved.violation > 0
     if above.any():
@@ -38,8 +40,8 @@ def draw_proof(run: peakrl.LearningRun, optimum: float) -> Figure:
     axes.set_yscale("log")
     axes.set_xlabel("episodes")
     axes.set_ylabel("gap (reward per episode)")
-    plain_numbers(axes.xaxis)
-    plain_numbers(axes.yaxis)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axes.set_title(f"Certified after {run.episodes:,} episodes", loc="left")
     axes.legend(loc="upper right")
     return figure
@@ -49,9 +51,8 @@ def main(place: Path) -> None:
     """Learn until the certificate is issued, and draw the picture."""
     problem = peakrl.problems.energy_harvesting(horizon=10, battery=8, peak_power=5, max_arrival=6, mean=3, std=2)
     run = peakrl.learn(problem, peakrl.learners.Certified(0.03, relative=True), episodes=300_000, seed=0)
-    with house_style():
-        figure = draw_proof(run, peakrl.solve(problem).value)
-        print(save(figure, place))
+    draw_proof(run, peakrl.solve(problem).value).savefig(place, dpi=160)
+    print(place)
 
 
 if __name__ == "__main__":

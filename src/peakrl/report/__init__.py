@@ -4,7 +4,6 @@
 
     Page                   and its blocks (`Section`, `Chart` of `Series`, `Table`, `Text`); `Page.write` writes one
                            self-contained HTML file
-    peakrl.report.style    colours and style of static figures
 """
 
 from __future__ import annotations

@@ -1,24 +1,11 @@
-"""Style of static figures, for figures of your own that look like those of peakrl.
-
-    with house_style():
-        figure, ((axes,),) = new_figure(1, 1)
-        axes.plot(run.history.episode, run.history.value, color=BLUE)
-        save(figure, Path("curve.pdf"))
-
-`BLUE`, `ORANGE`, ... form a colour-blind safe palette. `count_episodes` and `plain_numbers` format the numbers of an
-axis.
-"""
+"""Style of the figures: `BLUE`, `ORANGE`, ... form a colour-blind safe palette."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from peakrl.errors import SettingsError
-from peakrl.storage import write_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,8 +17,7 @@ BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW, BLACK, GREY = (
     "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#666666",
 )  # fmt: skip
 
-STYLE = Path(__file__).parent / "templates" / "figures.mplstyle"
-KINDS = (".png", ".pdf", ".svg")
+STYLE = Path(__file__).parent / "figures.mplstyle"
 
 
 @contextmanager
@@ -53,14 +39,9 @@ def new_figure(rows: int, columns: int, *, width: float = 8.4, height: float = 3
 
 
 def save(figure: Figure, path: Path) -> Path:
-    """Write a figure atomically and reproducibly."""
-    kind = path.suffix.lower()
-    if kind not in KINDS:
-        raise SettingsError(f"{path}: the name of a figure must end with one of {', '.join(KINDS)}")
-    undated = {".png": {"Software": None}, ".pdf": {"CreationDate": None, "Producer": None}, ".svg": {"Date": None}}
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind[1:], dpi=160, metadata=undated[kind])
-    write_file(path, buffer.getvalue())
+    """Write a figure, .png or .pdf, reproducibly."""
+    undated = {".png": {"Software": None}, ".pdf": {"CreationDate": None, "Producer": None}}
+    figure.savefig(path, dpi=160, metadata=undated[path.suffix])
     return path
 
 
