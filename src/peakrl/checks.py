@@ -137,14 +137,20 @@ def check_hours(value: Any, what: str, *, error: Error = ProblemError) -> tuple[
     return int(hours[0]), int(hours[1])
 
 
+def check_sequence(value: Any, what: str, count: int | None, kind: str, error: Error) -> tuple[float, ...]:
+    """Return a number for each of `count` constraints; `kind` says what it must be."""
+    try:
+        numbers = tuple(float(number) for number in value)
+    except (TypeError, ValueError, OverflowError):
+        raise error(f"{what} is {value!r}; it must hold one {kind} for each constraint") from None
+    if count is not None and len(numbers) != count:
+        raise error(f"{what} has {len(numbers)} numbers for {count} constraints")
+    return numbers
+
+
 def check_bounds(value: Any, what: str, count: int | None = None, *, error: Error = ProblemError) -> tuple[float, ...]:
     """Return positive bounds, one for each of `count` constraints."""
-    try:
-        bounds = tuple(float(bound) for bound in value)
-    except (TypeError, ValueError, OverflowError):
-        raise error(f"{what} is {value!r}; it must hold one positive number for each constraint") from None
-    if count is not None and len(bounds) != count:
-        raise error(f"{what} has {len(bounds)} numbers for {count} constraints")
+    bounds = check_sequence(value, what, count, "positive number", error)
     for index, bound in enumerate(bounds):
         if not (math.isfinite(bound) and bound > 0):
             raise error(f"{what}: number {index} is {bound}; it must be finite and above 0")
@@ -190,12 +196,7 @@ def check_tolerances(
     value: Any, what: str, count: int | None = None, *, error: Error = ProblemError
 ) -> tuple[float, ...]:
     """Return how far below 0 each of `count` constraints still counts as satisfied."""
-    try:
-        tolerances = tuple(float(tolerance) for tolerance in value)
-    except (TypeError, ValueError, OverflowError):
-        raise error(f"{what} is {value!r}; it must hold one number of at least 0 for each constraint") from None
-    if count is not None and len(tolerances) != count:
-        raise error(f"{what} has {len(tolerances)} numbers for {count} constraints")
+    tolerances = check_sequence(value, what, count, "number of at least 0", error)
     for index, tolerance in enumerate(tolerances):
         if not 0.0 <= tolerance < math.inf:
             raise error(f"{what}: number {index} is {tolerance}; it must be finite and at least 0")

@@ -205,25 +205,23 @@ def test_recordings_longer_than_the_horizon_are_cut(tmp_path: Path) -> None:
     assert load_recordings(saved(tmp_path, array)).tolist() == array[:, :20].tolist()
 
 
-@pytest.mark.parametrize(
-    ("array", "message"),
-    [
-        (with_entry(2.5), r"arrivals\[2, 7\] is 2.5"),
-        (with_entry(-1), r"arrivals\[2, 7\] is -1"),
-        (with_entry(21), r"arrivals\[2, 7\] is 21"),
-        (with_entry(np.nan), r"arrivals\[2, 7\] is nan"),
-        (np.full((3, 19), 5), "arrivals hold 19 steps"),
-        (np.full(20, 5), r"shape \(20,\); it must be sequences x slots"),
-        (np.zeros((0, 20), np.int64), r"shape \(0, 20\)"),
-        (np.full((3, 20), True), "not of type bool"),
-    ],
-)
-def test_bad_recordings_are_refused_with_the_file_and_the_position(
-    tmp_path: Path, array: np.ndarray, message: str
-) -> None:
-    with pytest.raises(ProblemError, match=message) as caught:
-        load_recordings(saved(tmp_path, array))
-    assert "arrivals.npy" in str(caught.value)
+BAD_RECORDINGS = [
+    (with_entry(2.5), r"arrivals\[2, 7\] is 2.5"),
+    (with_entry(-1), r"arrivals\[2, 7\] is -1"),
+    (with_entry(21), r"arrivals\[2, 7\] is 21"),
+    (with_entry(np.nan), r"arrivals\[2, 7\] is nan"),
+    (np.full((3, 19), 5), "arrivals hold 19 steps"),
+    (np.full(20, 5), r"shape \(20,\); it must be sequences x slots"),
+    (np.zeros((0, 20), np.int64), r"shape \(0, 20\)"),
+    (np.full((3, 20), True), "not of type bool"),
+]
+
+
+def test_bad_recordings_are_refused_with_the_file_and_the_position(tmp_path: Path) -> None:
+    for array, message in BAD_RECORDINGS:
+        with pytest.raises(ProblemError, match=message) as caught:
+            load_recordings(saved(tmp_path, array))
+        assert "arrivals.npy" in str(caught.value)
 
 
 def test_files_that_are_no_array_are_refused(tmp_path: Path) -> None:

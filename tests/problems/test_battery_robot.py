@@ -63,17 +63,17 @@ def test_in_a_corridor_without_slips_a_round_trip_earns_what_the_battery_leaves(
     assert solve(battery_robot(plan=["S..G"], battery=10, charge=10, slip=0, horizon=20)).value == 4 + 7
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"plan": ["S.", "."]}, r"plan\[1\] is '.'; rows are strings, all of one length"),
-        ({"plan": ["SX"]}, r"plan\[0\] holds 'X'"),
-        ({"plan": [".."]}, "plan has 0 cells S"),
-        ({"plan": "S."}, "plan is 'S.'; it must be a list of strings"),
-        ({"slip": 0.6}, "slip is 0.6; it must be a finite number from 0 to 0.5: a slip to each side"),
-        ({"battery": 0}, "battery is 0; it must be a whole number"),
-    ],
-)
-def test_a_slip_is_named(parameters, message):
-    with pytest.raises(PeakError, match=message):
-        battery_robot(**parameters)
+SLIPS = [
+    ({"plan": ["S.", "."]}, r"plan\[1\] is '.'; rows are strings, all of one length"),
+    ({"plan": ["SX"]}, r"plan\[0\] holds 'X'"),
+    ({"plan": [".."]}, "plan has 0 cells S"),
+    ({"plan": "S."}, "plan is 'S.'; it must be a list of strings"),
+    ({"slip": 0.6}, "slip is 0.6; it must be a finite number from 0 to 0.5: a slip to each side"),
+    ({"battery": 0}, "battery is 0; it must be a whole number"),
+]
+
+
+def test_a_slip_is_named():
+    for parameters, message in SLIPS:
+        with pytest.raises(PeakError, match=message):
+            battery_robot(**parameters)

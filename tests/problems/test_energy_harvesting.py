@@ -245,41 +245,41 @@ def test_whole_numbers_may_come_as_numpy_numbers_or_floats_and_only_the_horizon_
 GOOD = [[0.5, 0.5], [0.25, 0.75]]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"arrivals": [1] * 5 + [2.5] + [1] * 14}, r"arrivals\[5\] is 2.5; it must be a whole number from 0 to 20"),
-        ({"arrivals": [1] * 19 + [-1]}, r"arrivals\[19\] is -1"),
-        ({"arrivals": [21] + [1] * 19}, r"arrivals\[0\] is 21; .*max_arrival"),
-        ({"arrivals": [1] * 19}, "arrivals hold 19 steps; a horizon of 20"),
-        ({"arrivals": np.ones((3, 20))}, r"arrivals have shape \(3, 20\); a problem replays one sequence"),
-        ({"arrivals": None}, "arrivals must be an array of whole numbers"),
-        ({"arrivals": [[1, 2], [3]]}, "rows of equal length"),
-        ({"arrivals": "frosen"}, 'arrivals is \'frosen\'; it must be "random", "frozen"'),
-        ({"arrivals": ([[0.5, 0.5], [0.5, 0.6]], 0)}, r"arrivals: matrix\[1\]: its probabilities sum to 1.1"),
-        (
-            {"arrivals": ([[0.5, 0.5], [1.5, -0.5]], 0)},
-            r"arrivals: matrix\[1\]\[1\] is -0.5; it must be a finite number of at least 0",
-        ),
-        ({"arrivals": ([[0.5, 0.5]], 0)}, r"arrivals: matrix\[0\] holds 2 numbers; it must hold 1"),
-        ({"arrivals": (GOOD, [1.0])}, "arrivals: first holds 1 numbers; it must hold 2"),
-        ({"arrivals": (GOOD, [0.5, 0.4])}, "arrivals: first: its probabilities sum to 0.9"),
-        ({"arrivals": (GOOD, 2)}, "arrivals: first is 2; it must be a whole number from 0 to 1"),
-        ({"arrivals": (GOOD, 0), "max_arrival": 0}, "arrivals go up to 1; max_arrival is 0"),
-        ({"peak_power": -1}, "peak_power is -1; it must be a finite number of at least 0"),
-        ({"log_base": 1}, "log_base is 1; it must be a finite number above 1"),
-        ({"battery": -1}, "battery is -1; it must be a whole number from 0 to 1,000,000"),
-        ({"horizon": 0}, "horizon is 0; it must be a whole number from 1 to 1,000,000"),
-        ({"max_arrival": -1}, "max_arrival is -1"),
-        ({"std": 0}, "std is 0; it must be a finite number above 0"),
-        ({"mean": math.nan}, "mean is nan; it must be a finite number"),
-        ({"mean": 1e300}, r"mean is 1e\+300 and std 5: .* has no mass on 0..20"),
-        ({"seed": -1}, "seed is -1"),
-    ],
-)
-def test_bad_input_is_refused_with_its_name_and_position(arguments, message):
-    with pytest.raises(ProblemError, match=message):
-        energy_harvesting(**arguments)
+BAD_INPUT = [
+    ({"arrivals": [1] * 5 + [2.5] + [1] * 14}, r"arrivals\[5\] is 2.5; it must be a whole number of at least 0"),
+    ({"arrivals": [1] * 19 + [-1]}, r"arrivals\[19\] is -1"),
+    ({"arrivals": [21] + [1] * 19}, r"arrivals\[0\] is 21; .*max_arrival"),
+    ({"arrivals": [1] * 19}, "arrivals hold 19 steps; a horizon of 20"),
+    ({"arrivals": np.ones((3, 20))}, r"arrivals have shape \(3, 20\); a problem replays one sequence"),
+    ({"arrivals": None}, "arrivals must be an array of whole numbers"),
+    ({"arrivals": [[1, 2], [3]]}, "rows of equal length"),
+    ({"arrivals": "frosen"}, 'arrivals is \'frosen\'; it must be "random", "frozen"'),
+    ({"arrivals": ([[0.5, 0.5], [0.5, 0.6]], 0)}, r"arrivals: matrix\[1\]: its probabilities sum to 1.1"),
+    (
+        {"arrivals": ([[0.5, 0.5], [1.5, -0.5]], 0)},
+        r"arrivals: matrix\[1\]\[1\] is -0.5; it must be a finite number of at least 0",
+    ),
+    ({"arrivals": ([[0.5, 0.5]], 0)}, r"arrivals: matrix\[0\] holds 2 numbers; it must hold 1"),
+    ({"arrivals": (GOOD, [1.0])}, "arrivals: first holds 1 numbers; it must hold 2"),
+    ({"arrivals": (GOOD, [0.5, 0.4])}, "arrivals: first: its probabilities sum to 0.9"),
+    ({"arrivals": (GOOD, 2)}, "arrivals: first is 2; it must be a whole number from 0 to 1"),
+    ({"arrivals": (GOOD, 0), "max_arrival": 0}, "arrivals go up to 1; max_arrival is 0"),
+    ({"peak_power": -1}, "peak_power is -1; it must be a finite number of at least 0"),
+    ({"log_base": 1}, "log_base is 1; it must be a finite number above 1"),
+    ({"battery": -1}, "battery is -1; it must be a whole number from 0 to 1,000,000"),
+    ({"horizon": 0}, "horizon is 0; it must be a whole number from 1 to 1,000,000"),
+    ({"max_arrival": -1}, "max_arrival is -1"),
+    ({"std": 0}, "std is 0; it must be a finite number above 0"),
+    ({"mean": math.nan}, "mean is nan; it must be a finite number"),
+    ({"mean": 1e300}, r"mean is 1e\+300 and std 5: .* has no mass on 0..20"),
+    ({"seed": -1}, "seed is -1"),
+]
+
+
+def test_bad_input_is_refused_with_its_name_and_position():
+    for arguments, message in BAD_INPUT:
+        with pytest.raises(ProblemError, match=message):
+            energy_harvesting(**arguments)
 
 
 def test_recorded_sequences_name_the_row_and_step_of_a_bad_number():

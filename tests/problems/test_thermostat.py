@@ -59,20 +59,20 @@ def test_an_hour_without_heating_loses_a_tenth_of_the_difference_to_the_outside(
     assert only / 2 == 20.0  # 22 - 0.1 (22 - 4) = 20.2, to the nearest half degree
 
 
-@pytest.mark.parametrize(
-    ("parameters", "message"),
-    [
-        ({"prices": [0.1] * 23}, "prices holds 23 numbers; it must hold one for each step of the horizon, 24"),
-        ({"day": [22, 20]}, r"day is \(22.0, 20.0\); .* the first no larger than the second"),
-        ({"weather": [[1.0]]}, "weather holds 1 rows; it must hold 3"),
-        ({"first": [0.5, 0.4, 0]}, "first: its probabilities sum to 0.9"),
-        ({"loss": 2}, "loss is 2; it must be a finite number from 0 to 1, a share"),
-        ({"day_hours": [7, 25]}, "day_hours is .* two hours from 0 to 24"),
-    ],
-)
-def test_a_slip_is_named(parameters, message):
-    with pytest.raises(PeakError, match=message):
-        thermostat(**parameters)
+SLIPS = [
+    ({"prices": [0.1] * 23}, "prices holds 23 numbers; it must hold one for each step of the horizon, 24"),
+    ({"day": [22, 20]}, r"day is \(22.0, 20.0\); .* the first no larger than the second"),
+    ({"weather": [[1.0]]}, "weather holds 1 rows; it must hold 3"),
+    ({"first": [0.5, 0.4, 0]}, "first: its probabilities sum to 0.9"),
+    ({"loss": 2}, "loss is 2; it must be a finite number from 0 to 1, a share"),
+    ({"day_hours": [7, 25]}, "day_hours is .* two hours from 0 to 24"),
+]
+
+
+def test_a_slip_is_named():
+    for parameters, message in SLIPS:
+        with pytest.raises(PeakError, match=message):
+            thermostat(**parameters)
 
 
 def test_without_an_end_the_hour_belongs_to_the_state():

@@ -8,14 +8,13 @@ actions are strings; they become numbers if all of a kind are whole numbers.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from peakrl.checks import check_bounds, check_horizon, check_no_costs, check_range, real
+from peakrl.checks import check_each, check_horizon, check_no_costs
 from peakrl.errors import ProblemError
 from peakrl.memory import MOST_STEPS
 from peakrl.problem import Outcome, Problem
@@ -65,34 +64,12 @@ def table_problem(
     reward_range, constraint_bounds, constraint_names, name
         As in `TabularModel.from_arrays`; by default those of the data.
     """
-    path, given = Path(file), check_options(locals())
+    path = Path(file)
     if path.suffix != ".csv":
         raise ProblemError(f"file is {path.name!r}; it must be a .csv file")
-    return problem_of_outcomes(path, check_horizon(horizon, "horizon", MOST_STEPS, error=ProblemError), given)
-
-
-def check_options(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those options of `table_problem` that are given, or raise."""
-    options = ("initial", "reward_range", "constraint_bounds", "constraint_names", "name")
-    kept = {name: given[name] for name in options if given[name] is not None}
-    for name, check in (("reward_range", check_range), ("constraint_bounds", check_bounds)):
-        if name in kept:
-            kept[name] = check(kept[name], name)
-    names, initial = kept.get("constraint_names", []), kept.get("initial", 0)
-    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-        raise ProblemError(f"constraint_names is {names!r}; it must be a list of names")
-    if not isinstance(kept.get("name", ""), str):
-        raise ProblemError(f"name is {kept['name']!r}; it must be a text")
-    if not is_start(initial):
-        raise ProblemError(f"initial is {initial!r}; it must be a state or {{state = probability}}")
-    return kept
-
-
-def is_start(given: Any) -> bool:
-    """Is it a state or {state: probability}?"""
-    if isinstance(given, Mapping):
-        return all(math.isfinite(real(chance)) for chance in given.values())
-    return isinstance(given, int | str) and not isinstance(given, bool)
+    steps = check_horizon(horizon, "horizon", MOST_STEPS, error=ProblemError)
+    given = {"name": name, "reward_range": reward_range, "constraint_bounds": constraint_bounds}
+    return problem_of_outcomes(path, steps, initial, constraint_names, given)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,13 +99,14 @@ class ListedProblem(Problem):
         return self.table[0 if self.stationary else step, state][action]
 
 
-def problem_of_outcomes(path: Path, horizon: int | None, options: Mapping[str, Any]) -> ListedProblem:
-    """Return the problem of a .csv file."""
+def problem_of_outcomes(
+    path: Path, horizon: int | None, initial: Any, names: Any, declared: Mapping[str, Any]
+) -> ListedProblem:
+    """Return the problem of a .csv file; what is not `declared` is that of the data."""
     columns, rows = read_csv(path, REQUIRED, OPTIONAL, "outcome", more=True)
     check_no_costs(columns, path)
     constraints = [column for column in columns if column not in REQUIRED + OPTIONAL]
-    names = options.get("constraint_names")
-    if names is not None and sorted(names) != sorted(constraints):
+    if names is not None and sorted(map(str, check_each(names, "constraint_names", "names"))) != sorted(constraints):
         raise ProblemError(f"constraint_names is {names}, but the further columns of {path} are {constraints}")
     state_of, action_of = label_maker(rows, ("state", "next_state")), label_maker(rows, ("action",))
     table: dict[tuple[int, Hashable], dict[Hashable, list[Outcome]]] = {}
@@ -153,16 +131,14 @@ def problem_of_outcomes(path: Path, horizon: int | None, options: Mapping[str, A
     listed = [outcome for actions in table.values() for outcomes in actions.values() for outcome in outcomes]
     rewards = [outcome.reward for outcome in listed]
     largest = [max(abs(outcome.constraints[i]) for outcome in listed) or 1.0 for i in range(len(constraints))]
-    lo, hi = options.get("reward_range") or (min(rewards), max(rewards))
+    seen = {"name": path.stem, "reward_range": (min(rewards), max(rewards)), "constraint_bounds": tuple(largest)}
     return ListedProblem(
-        name=options.get("name") or path.stem,
         horizon=horizon,
         constraint_names=tuple(constraints),
-        reward_range=(lo, hi),
-        constraint_bounds=tuple(options.get("constraint_bounds") or largest),
         stationary="step" not in columns,
-        first=first_states(options.get("initial", rows[0][1]["state"]), state_of, table),
+        first=first_states(rows[0][1]["state"] if initial is None else initial, state_of, table),
         table=table,
+        **seen | {name: value for name, value in declared.items() if value is not None},
     )
 
 

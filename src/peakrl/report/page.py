@@ -209,8 +209,8 @@ def write_report(source: Source, out: str | Path | None = None, *, table: Tabula
     """
     if not isinstance(source, GridSafeSet | LearningRun | Solution | str | Path):
         raise SettingsError(
-            f"source is {source!r}; it must be a run, a solution without an end, the safe set of a continuous problem, or "
-            "the path of a run file or a folder"
+            f"source is {source!r}; it must be a run, a solution without an end, the safe set of a continuous problem, "
+            "or the path of a run file or a folder"
         )
     if not isinstance(out, str | Path | None):
         raise SettingsError(f"out is {out!r}; it must be the path of a file or a folder")

@@ -122,7 +122,10 @@ class FrozenArrivals(Arrivals):
     def __post_init__(self) -> None:
         numbers = check_integers(self.sequence, "arrivals")
         if numbers.ndim != 1:
-            raise ProblemError(f"arrivals have shape {numbers.shape}; one sequence has one dimension")
+            raise ProblemError(
+                f"arrivals have shape {numbers.shape}; a problem replays one sequence, so give one row of them "
+                "(a transition matrix needs the distribution of the first arrival, as (matrix, first))"
+            )
         object.__setattr__(self, "sequence", tuple(numbers.tolist()))
 
     @property

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from peakrl.checks import LARGEST_SEED, check_number
@@ -157,6 +156,16 @@ def energy_harvesting(
         2 for rewards in bits, `math.e` for nats.
     seed
         Of the frozen sequence.
+
+    Returns
+    -------
+    EnergyHarvesting
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> peakrl.compile_model(peakrl.problems.energy_harvesting(peak_power=8)).num_states
+    441
     """
     given = dict(locals())
     steps = checked_horizon(horizon)
@@ -169,7 +178,7 @@ def energy_harvesting(
         process = markov
         given["arrivals"] = {"matrix": markov.matrix, "first": markov.initial}
     elif not isinstance(arrivals, str):
-        process = recorded(arrivals, steps or 1, random.largest)
+        process = FrozenArrivals(arrivals)  # type: ignore[arg-type]  # anything else is refused
     elif arrivals == "random":
         process = random
     elif arrivals == "frozen":
@@ -201,17 +210,6 @@ def markov_arrivals(given: Any) -> MarkovArrivals | None:
 def is_matrix(given: Any) -> bool:
     """Is it a sequence of rows?"""
     return hasattr(given, "__len__") and len(given) > 0 and hasattr(given[0], "__len__")
-
-
-def recorded(given: Any, horizon: int, max_arrival: int) -> FrozenArrivals:
-    """Return the process that replays one recorded sequence."""
-    numbers = recorded_sequences(given, horizon=horizon, max_arrival=max_arrival)
-    if numbers.ndim != 1:
-        raise ProblemError(
-            f"arrivals have shape {np.shape(given)}; a problem replays one sequence, so give one row of them "
-            "(a transition matrix needs the distribution of the first arrival, as (matrix, first))"
-        )
-    return FrozenArrivals(tuple(numbers.tolist()))
 
 
 def rate(power: int, base: float) -> float:

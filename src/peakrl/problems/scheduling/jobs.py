@@ -19,7 +19,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from peakrl.checks import ROUNDING, check_count, check_number, real, whole
+from peakrl.checks import check_count, check_number, check_probabilities, whole
 from peakrl.errors import ProblemError
 from peakrl.schedule_labels import JobName
 from peakrl.specs.csv_table import number_cell, prefixed, read_csv, whole_cell
@@ -192,35 +192,18 @@ def _processing(given: Any, who: str) -> int | Pairs:
     if isinstance(given, Mapping):
         pairs = [(probability, time) for time, probability in given.items()]
     elif isinstance(given, Sequence) and not isinstance(given, str | bytes):
-        pairs = [_pair(entry, what) for entry in given]
+        try:
+            pairs = [(probability, time) for probability, time in given]
+        except (TypeError, ValueError):
+            raise ProblemError(f"{what} is {given!r}; it must hold (probability, time) pairs") from None
     else:
         return check_time(given, f"{what} time", " or a distribution {time: probability}")
+    times = [check_time(time, f"{what} time") for _, time in pairs]
     chances: dict[int, float] = {}
-    for probability, time in pairs:
-        number = check_time(time, f"{what} time")
-        chances[number] = chances.get(number, 0.0) + _probability(probability, what)
-    total = math.fsum(chances.values())
-    if abs(total - 1.0) > ROUNDING:
-        raise ProblemError(f"{what}: probabilities sum to {total:.12g}, not to 1")
+    for time, chance in zip(times, check_probabilities([chance for chance, _ in pairs], what), strict=True):
+        chances[time] = chances.get(time, 0.0) + chance
     kept = tuple((chance, time) for time, chance in sorted(chances.items()) if chance > 0)
     return kept[0][1] if len(kept) == 1 else kept
-
-
-def _pair(entry: Any, what: str) -> tuple[Any, Any]:
-    try:
-        probability, time = entry
-    except (TypeError, ValueError):
-        raise ProblemError(f"{what}: {entry!r} is not a (probability, time) pair") from None
-    return probability, time
-
-
-def _probability(value: Any, what: str) -> float:
-    number = real(value)
-    if not 0.0 <= number <= 1.0 + ROUNDING:
-        raise ProblemError(
-            f"{what}: {value!r} is not a probability; a distribution is made of (probability, time) pairs"
-        )
-    return number
 
 
 # Plain values and files -------------------------------------------------------------------------------------------
@@ -228,15 +211,7 @@ def _probability(value: Any, what: str) -> float:
 
 def read_jobs(path: str | Path) -> tuple[Job, ...]:
     """Return the named jobs of a CSV file; errors name file, row (the header is row 1) and column."""
-    jobs: list[Job] = []
-    places: dict[str, str] = {}
-    for where, cells in read_csv(Path(path), REQUIRED, OPTIONAL, "job").rows:
-        job = _job_of_row(cells, where)
-        jobs.append(job)
-        name = str(len(jobs) if job.name is None else job.name)
-        if name in places:
-            raise ProblemError(f"{where}, column 'name': {name!r} is the name of {places[name]} already")
-        places[name] = where.rpartition(", ")[2]
+    jobs = [_job_of_row(cells, where) for where, cells in read_csv(Path(path), REQUIRED, OPTIONAL, "job").rows]
     with prefixed(str(path)):
         return named_jobs(jobs)
 
@@ -294,20 +269,10 @@ def _job_of_table(entry: Any, where: str) -> Job:
 
 def _plain_processing(given: Any) -> Any:
     """Return a processing time as `Job` takes it."""
-    if isinstance(given, str):
-        found = _range_of(given.strip())
-        if found is None:
-            raise ProblemError(f'processing is {given!r}; it must be a whole number, a range such as "2-4", or pairs')
-        return found
-    if isinstance(given, list):
-        # The lists of TOML are of one type, so that times may be given as 3.0.
-        return [(pair[0], _as_int(pair[1])) if isinstance(pair, list) and len(pair) == 2 else pair for pair in given]
-    return given
-
-
-def _as_int(number: Any) -> Any:
-    """Return a whole number as int; anything else unchanged, for `Job` to check."""
-    return int(number) if isinstance(number, float) and number.is_integer() else number
+    found = _range_of(given.strip()) if isinstance(given, str) else given
+    if found is None:
+        raise ProblemError(f'processing is {given!r}; it must be a whole number, a range such as "2-4", or pairs')
+    return found
 
 
 def as_table(job: Job) -> dict[str, Any]:

@@ -266,15 +266,8 @@ def _all_there(jobs: Iterable[Job], what: str) -> None:
 
 
 def _check_order(order: Sequence[JobName], jobs: Mapping[JobName, Job]) -> None:
-    unknown = [name for name in order if name not in jobs]
-    if unknown:
-        raise ProblemError(f"order names job {unknown[0]!r}; the jobs are {', '.join(map(repr, jobs))}")
-    if len(set(order)) < len(order):
-        twice = next(name for place, name in enumerate(order) if name in order[:place])
-        raise ProblemError(f"order names job {twice!r} twice")
-    missing = [name for name in jobs if name not in set(order)]
-    if missing:
-        raise ProblemError(f"order leaves out job {missing[0]!r}")
+    if len(order) != len(jobs) or set(order) != set(jobs):
+        raise ProblemError(f"order is {tuple(order)}; it must name each job once: {', '.join(map(repr, jobs))}")
 
 
 def _sorted(jobs: Iterable[Job], key: Callable[[Job], float]) -> Order:
