@@ -9,25 +9,12 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from datetime import timedelta
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-#: A terminal with at least so many columns gets a long bar.
-WIDE = 110
 #: Seconds before the first line without a terminal, and the longest pause between lines.
 FIRST_LINE, LONGEST_PAUSE = 10.0, 300.0
-
-
-def fitting(parts: Sequence[str], room: int) -> str:
-    """Return as many parts, from the first, as fit into one line; at least the first."""
-    line = parts[0]
-    for part in parts[1:]:
-        if len(line) + 2 + len(part) > room:
-            break
-        line += f"  {part}"
-    return line
 
 
 def formatted(value: Any) -> str:
@@ -71,15 +58,18 @@ class Progress:
             from rich.console import Console
             from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
             from rich.progress import Progress as RichProgress
+            from rich.table import Column
 
             console = Console(stderr=True)
             if not console.is_terminal:
                 return self
-            width = 24 if console.width >= WIDE else 10
-            columns = [TextColumn("{task.description}"), BarColumn(bar_width=width), TextColumn("{task.fields[note]}")]
+            note = TextColumn(
+                "{task.fields[note]}", table_column=Column(ratio=1, no_wrap=True)
+            )  # cropped if it is long
+            columns = [TextColumn("{task.description}"), BarColumn(bar_width=10), note]
             if self.total is not None:
                 columns.append(TimeRemainingColumn())
-            self._bar = RichProgress(*columns, console=console, transient=True)
+            self._bar = RichProgress(*columns, console=console, transient=True, expand=True)
             self._bar.start()
             self._task = self._bar.add_task(self.title, total=self.total, completed=self.begin, note="")
         return self
@@ -98,20 +88,13 @@ class Progress:
         parts = [f"{count:,}{of} {self.unit}", f"{rate_text(rate)}/s"]
         parts += [f"{name.replace('_', ' ')} {formatted(value)}" for name, value in fields.items()]
         if self._bar is not None:
-            self._bar.update(self._task, completed=count, note=fitting(parts, self._room))
+            self._bar.update(self._task, completed=count, note="  ".join(parts))
             return
         if self.total is not None and rate > 0:
             parts.append(f"{timedelta(seconds=round((self.total - count) / rate))} left")
         self.enabled = say(f"{self.title}: {'  '.join(parts)}")
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
         self._due = time.monotonic() + self._pause
-
-    @property
-    def _room(self) -> int:
-        """Characters left beside title, bar and time."""
-        _, bar, *others = self._bar.columns
-        taken = len(self.title) + bar.bar_width + len("-:--:--") + len(others) + 2
-        return int(self._bar.console.width - taken)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

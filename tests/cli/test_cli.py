@@ -41,29 +41,28 @@ def answer(result):
 # Places that no file can be written to ----------------------------
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        ("train", "missing.toml", "--out"),
-        ("train", "missing.toml", "--checkpoint"),
-        ("train", "tiny.toml", "--out"),
-        ("solve", "missing.toml", "--policy"),
-        ("shield", "missing.toml", "--out"),
-        ("certify", "missing.toml", "--policy", "missing", "--out"),
-        ("report", "missing", "--out"),
-        ("summarize", "missing", "--csv"),
-        ("summarize", "missing", "--curves"),
-    ],
-    ids=" ".join,
-)
-def test_a_place_that_cannot_be_written_is_refused_first(asked, command, tmp_path):
+OUTPUTS = [
+    ("train", "missing.toml", "--out"),
+    ("train", "missing.toml", "--checkpoint"),
+    ("train", "tiny.toml", "--out"),
+    ("solve", "missing.toml", "--policy"),
+    ("shield", "missing.toml", "--out"),
+    ("certify", "missing.toml", "--policy", "missing", "--out"),
+    ("report", "missing", "--out"),
+    ("summarize", "missing", "--csv"),
+    ("summarize", "missing", "--curves"),
+]
+
+
+def test_a_place_that_cannot_be_written_is_refused_first(command, tmp_path):
     """Before what is asked for is looked at, even: it is not there."""
     before = sorted(tmp_path.iterdir())
-    places = ["/dev/full", "/proc/self/mem", "-", "nowhere/file"] if asked[0] == "train" else ["/dev/full"]
-    for place in places:
-        code, out, error = command(*asked, place)
-        assert (code, out) == (2, "")
-        assert f"cannot write {place}" in error.replace("'", "")
+    for asked in OUTPUTS:
+        places = ["/dev/full", "/proc/self/mem", "-", "nowhere/file"] if asked[0] == "train" else ["/dev/full"]
+        for place in places:
+            code, out, error = command(*asked, place)
+            assert (code, out) == (2, ""), asked
+            assert f"cannot write {place}" in error.replace("'", "")
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -160,45 +159,44 @@ def test_checkpoints_may_lie_elsewhere(command):
 SWEEP = 'seeds = 1\nepisodes = 5\n[[problems]]\nkind = "scheduling_example"\n[[settings]]\nlearner = "SafeQ"\n'
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["train"], "name a problem file"),
-        (["train", "absent.toml"], "cannot read absent.toml: No such file"),
-        (
-            ["audit", "absent"],
-            "no built-in problem has that name; there are battery-robot, energy-harvesting",
-        ),
-        (["train", "tiny.toml", "--episodes", "many"], "--episodes"),
-        (["train", "tiny.toml", "--checkpoint-every", "5"], "checkpoint must say where"),
-        (
-            ["train", "--resume", "tiny.toml"],
-            "tiny.toml is not a peakrl file; a problem file becomes a run by",
-        ),
-        (["train", "--resume", "a.run", "--seed", "1"], "--seed cannot be changed"),
-        (
-            ["train", "sweep.toml"],
-            "sweep.toml describes a sweep, many runs of many problems: `peakrl sweep sweep.toml`",
-        ),
-        (["sweep", "tiny.toml"], "tiny.toml is a problem file, not a sweep file: use `peakrl train tiny.toml`"),
-        (["evaluate", "tiny.toml"], "is a problem file; train it first"),
-        (["evaluate", "a.run", "--policy", "best"], "--policy is 'best'"),
-        (["evaluate", "a.run", "--simulate", "1"], "--simulate"),
-        (["audit", "tiny.toml"], "--slack is missing"),
-        (["plan", "--epsilon", "0.1"], "--states, --actions, --horizon missing"),
-        (["init", "two words"], "is not a valid name"),
-        (["init", "x", "--kind", "y"], "--kind is 'y'"),
-        (["dance"], "dance"),
-        (["train", "tiny.toml", "--loud"], "--loud"),
-    ],
-)
-def test_bad_input_has_exit_code_2_and_one_line_that_says_what_is_wrong(arguments, message, command):
-    Path("sweep.toml").write_text(SWEEP)
-    code, out, error = command(*arguments)
-    assert code == 2
-    assert message in error
-    assert "Traceback" not in error
-    assert out == ""
+BAD_INPUT = [
+    (["train"], "name a problem file"),
+    (["train", "absent.toml"], "cannot read absent.toml: No such file"),
+    (
+        ["audit", "absent"],
+        "no built-in problem has that name; there are battery-robot, energy-harvesting",
+    ),
+    (["train", "tiny.toml", "--episodes", "many"], "--episodes"),
+    (["train", "tiny.toml", "--checkpoint-every", "5"], "checkpoint must say where"),
+    (
+        ["train", "--resume", "tiny.toml"],
+        "tiny.toml is not a peakrl file; a problem file becomes a run by",
+    ),
+    (["train", "--resume", "a.run", "--seed", "1"], "--seed cannot be changed"),
+    (
+        ["train", "sweep.toml"],
+        "sweep.toml describes a sweep, many runs of many problems: `peakrl sweep sweep.toml`",
+    ),
+    (["sweep", "tiny.toml"], "tiny.toml is a problem file, not a sweep file: use `peakrl train tiny.toml`"),
+    (["evaluate", "tiny.toml"], "is a problem file; train it first"),
+    (["evaluate", "a.run", "--policy", "best"], "--policy is 'best'"),
+    (["evaluate", "a.run", "--simulate", "1"], "--simulate"),
+    (["audit", "tiny.toml"], "--slack is missing"),
+    (["plan", "--epsilon", "0.1"], "--states, --actions, --horizon missing"),
+    (["init", "two words"], "is not a valid name"),
+    (["init", "x", "--kind", "y"], "--kind is 'y'"),
+    (["dance"], "dance"),
+    (["train", "tiny.toml", "--loud"], "--loud"),
+]
+
+
+def test_bad_input_has_exit_code_2_and_one_line_that_says_what_is_wrong(command):
+    for arguments, message in BAD_INPUT:
+        Path("sweep.toml").write_text(SWEEP)
+        code, out, error = command(*arguments)
+        assert (code, out) == (2, ""), arguments
+        assert message in error
+        assert "Traceback" not in error
 
 
 # The other commands ------------------------------------------------------------
@@ -267,13 +265,10 @@ def test_init_writes_a_file_that_trains(kind, command):
     assert "already exists" in error
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["train", "-h"], ["evaluate", "-h"], ["audit", "-h"], ["plan", "-h"]]
-)
-def test_every_command_explains_itself(arguments, command):
-    code, out, _ = command(*arguments)
-    assert code == 0
-    assert "Usage" in out
+def test_every_command_explains_itself(command):
+    for arguments in ([], ["train"], ["evaluate"], ["audit"], ["plan"]):
+        code, out, _ = command(*arguments, "-h")
+        assert (code, "Usage" in out) == (0, True), arguments
 
 
 def test_a_shell_can_ask_for_completion(command, monkeypatch):
@@ -318,26 +313,17 @@ def in_terminal(folder, arguments, environment=None, stop_at=None):
     return code, shown.decode()
 
 
-def test_a_terminal_shows_progress_with_the_current_value_and_colour_only_if_wanted(tmp_path):
+def test_a_terminal_shows_progress_cropped_to_its_width_and_in_colour_only_if_wanted(tmp_path):
     (tmp_path / "tiny.toml").write_text(TINY)
-    colours = {}
-    for name, environment in (("plain", {"NO_COLOR": "1"}), ("colour", {})):
-        code, shown = in_terminal(tmp_path, ["train", "tiny.toml", "--episodes", "100000"], environment)
-        assert code == 0
-        assert "/100,000 episodes" in shown
-        assert "value" in shown
-        assert "violation" in shown
-        colours[name] = shown.count("\x1b[3") + shown.count("\x1b[9")
-    assert colours["plain"] == 0
-    assert colours["colour"] > 0
-
-
-def test_progress_in_a_narrow_terminal_leaves_out_whole_parts_and_keeps_the_time_left(tmp_path):
-    (tmp_path / "tiny.toml").write_text(TINY)
-    narrow = {"NO_COLOR": "1", "COLUMNS": "80"}
-    _, shown = in_terminal(tmp_path, ["train", "tiny.toml", "--episodes", "100000"], narrow)
+    command = ["train", "tiny.toml", "--episodes", "100000"]
+    code, shown = in_terminal(tmp_path, command)
+    assert code == 0
+    assert re.search(r"/100,000 episodes .* value .* violation", shown)
+    assert shown.count("\x1b[3") + shown.count("\x1b[9") > 0
+    _, shown = in_terminal(tmp_path, command, {"NO_COLOR": "1", "COLUMNS": "80"})
+    assert shown.count("\x1b[3") + shown.count("\x1b[9") == 0
     line = next(line for line in re.split(r"[\r\n]", shown) if "100,000/100,000 episodes" in line)
-    assert re.search(r"Learning .* 100,000/100,000 episodes  [0-9,]+/s  violating [0-9,]+ +0:00:00", line)
+    assert re.search(r"Learning .* 100,000/100,000 episodes  [0-9,]+/s .* 0:00:00", line)
 
 
 @pytest.mark.usefixtures("ctrl_c")
