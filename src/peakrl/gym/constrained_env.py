@@ -34,7 +34,30 @@ from peakrl.spaces import ActionSet, actions_of, check_observation_space, space_
 MORE = ("states", "stationary")
 
 
-class ConstrainedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
+class ConstraintWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A wrapper that reads the constraints of each step."""
+
+    def __init__(self, env: Any, constraints: ConstraintReader) -> None:
+        super().__init__(env)
+        self._constraints, self._steps, self._observation = constraints, 0, None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._steps, self._observation = 0, kept(observation)
+        return observation, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Take one step and write its constraints into `info`."""
+        observation, reward, terminated, truncated, info = five_values(self.env.step(action))
+        values = self._constraints.read(
+            Transition(self._steps, self._observation, action, reward, observation, terminated, truncated, info)
+        )
+        self._steps, self._observation = self._steps + 1, kept(observation)
+        return observation, reward, terminated, truncated, {**info, **reported(values)}
+
+
+class ConstrainedEnv(ConstraintWrapper):
     """An environment with its horizon, reward range and constraints.
 
     Parameters
@@ -85,30 +108,14 @@ class ConstrainedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     ) -> None:
         if not isinstance(env, gymnasium.Env):
             raise SettingsError(f"env is {shown(env)}; it must be a Gymnasium environment")
-        super().__init__(env)
         #: The arguments that are given.
         self.declared = given(
             constraint=constraint, constraint_bounds=constraint_bounds, constraint_tolerances=constraint_tolerances,
             constraint_names=constraint_names, horizon=horizon, reward_range=reward_range,
         )  # fmt: skip
-        self._rules = rules_of(env, self.declared)
-        self.metadata = metadata_of(env, self._rules, self.declared)
-        self._steps, self._observation = 0, None
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode."""
-        observation, info = self.env.reset(seed=seed, options=options)
-        self._steps, self._observation = 0, kept(observation)
-        return observation, info
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Take one step and write its constraints into `info`."""
-        observation, reward, terminated, truncated, info = five_values(self.env.step(action))
-        values = self._rules.constraints.read(
-            Transition(self._steps, self._observation, action, reward, observation, terminated, truncated, info)
-        )
-        self._steps, self._observation = self._steps + 1, kept(observation)
-        return observation, reward, terminated, truncated, {**info, **reported(values)}
+        rules = rules_of(env, self.declared)
+        super().__init__(env, rules.constraints)
+        self.metadata = metadata_of(env, rules, self.declared)
 
 
 class ConstrainedVectorEnv(VectorWrapper):

@@ -16,12 +16,11 @@ import gymnasium
 
 from peakrl.checks import LARGEST_PENALTY, check_number
 from peakrl.errors import SettingsError
-from peakrl.gym.adapter import five_values, kept
-from peakrl.gym.constrained_env import reported, rules_of
-from peakrl.gym.constraints import ConstraintFunction, ConstraintReader, Transition
+from peakrl.gym.constrained_env import ConstraintWrapper, rules_of
+from peakrl.gym.constraints import ConstraintFunction, ConstraintReader
 
 
-class PeakReward(gymnasium.Wrapper[Any, Any, Any, Any]):
+class PeakReward(ConstraintWrapper):
     """An environment whose reward is lowered by violations, for agents that know rewards only.
 
     Observations and actions may be of any kind. `info` contains the reward of the environment as `task_reward`, and
@@ -68,7 +67,7 @@ class PeakReward(gymnasium.Wrapper[Any, Any, Any, Any]):
     ) -> None:
         if not isinstance(env, gymnasium.Env):
             raise SettingsError(f"{env!r} is not a single Gymnasium environment; wrap each one of a vectorised one")
-        super().__init__(env)
+        super().__init__(env, ConstraintReader(constraint, None))
         #: xi, in units of the constraints.
         self.slack = check_number(slack, "slack", least=0.0)
         self._penalty, self._each = penalty, 0.0
@@ -83,24 +82,12 @@ class PeakReward(gymnasium.Wrapper[Any, Any, Any, Any]):
         own = dict(env.metadata.get("peakrl", {}))
         own.pop("reward_range", None)  # that of the task
         self.metadata = {**env.metadata, "peakrl": own}
-        self._constraints = ConstraintReader(constraint, None)
-        self._step, self._observation = 0, None
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode."""
-        observation, info = self.env.reset(seed=seed, options=options)
-        self._step, self._observation = 0, kept(observation)
-        return observation, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take one step and return the modified reward."""
-        observation, reward, terminated, truncated, info = five_values(self.env.step(action))
-        values = self._constraints.read(
-            Transition(self._step, self._observation, action, reward, observation, terminated, truncated, info)
-        )
-        self._step, self._observation = self._step + 1, kept(observation)
+        observation, reward, terminated, truncated, info = super().step(action)
+        values = info["constraints"].tolist()
         #: eta / I
         each = self._each if self._penalty is None else self._penalty / max(len(values), 1)
         excess = sum(min(0.0, value + self.slack) for value in values)
-        info = {**info, **reported(values), "task_reward": reward}
-        return observation, float(reward) + each * excess, terminated, truncated, info
+        return observation, float(reward) + each * excess, terminated, truncated, {**info, "task_reward": reward}
