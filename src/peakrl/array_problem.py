@@ -27,7 +27,7 @@ from peakrl.errors import ProblemError
 from peakrl.jit import inlined, kernel
 from peakrl.problem import NO_TRUTH_VALUES, Outcome, Problem, header_of, payoff_limits
 from peakrl.ragged import shared_lists
-from peakrl.space import starts_of
+from peakrl.space import in_order_of_occurrence, starts_of
 from peakrl.tabular import TabularModel, assemble
 from peakrl.types import Floats, Ints, Longs, Payoffs
 
@@ -452,15 +452,6 @@ def ranges_of(problem: ArrayProblem, name: str) -> tuple[list[int], list[int]]:
     if float(np.prod(np.array(sizes, np.float64))) > MOST_CODES:
         raise ProblemError(f"state_ranges of {name!r} allow more than {MOST_CODES:,} states: narrow the ranges")
     return [low for low, _ in ranges], sizes
-
-
-def in_order_of_occurrence(codes: Longs) -> tuple[Longs, Longs]:
-    """Return the distinct codes in the order of their first occurrence, and for each code the index among them."""
-    unique, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    return unique[order], rank[inverse]
 
 
 def describe(step: int, state: tuple[Longs, ...], number: int) -> str:

@@ -131,11 +131,6 @@ class StateSpace:
         """Largest number of actions of a state: A in the bonus formulas."""
         return int(np.diff(self.row_start).max())
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all arrays (labels not counted)."""
-        return sum(a.nbytes for a in (self.stage_start, self.row_start, self.slot_state, self.row_action))
-
     # Relations between indices -------------------------------------------------------------------------------
 
     @cached_property
@@ -286,6 +281,15 @@ def expand(first: NDArray[Any], sizes: NDArray[Any]) -> Longs:
     starts = starts_of(sizes)
     members: Longs = np.repeat(first - starts[:-1], sizes) + np.arange(starts[-1])
     return members
+
+
+def in_order_of_occurrence(codes: Longs) -> tuple[Longs, Longs]:
+    """Return the distinct codes in the order of their first occurrence, and for each code the index among them."""
+    unique, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    return unique[order], rank[inverse]
 
 
 def spans(steps: int, starts: Longs) -> Longs:

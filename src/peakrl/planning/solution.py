@@ -27,8 +27,7 @@ from peakrl.numerics import LEAST
 from peakrl.planning.backward import LEAST_COST, Pays, induction, pays_of, threads_for
 from peakrl.planning.stationary import Task, decisions, discounted, reaching
 from peakrl.planning.stationary import average as average_gain
-from peakrl.policy.files import choices_table
-from peakrl.policy.tables import Choices, Policy, StochasticPolicy
+from peakrl.policy.tables import Choices, Policy, StochasticPolicy, choices_table
 from peakrl.safety.safe_set import SafeSet
 from peakrl.space import read_only
 from peakrl.tabular import TabularModel

@@ -6,13 +6,7 @@ decisions by index, and the reader passes the problem.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from peakrl.compile import Target, as_space
 from peakrl.errors import StorageError
@@ -20,10 +14,9 @@ from peakrl.model_file import restored_space
 from peakrl.policy.export import POLICY
 from peakrl.policy.fallback import Fallback
 from peakrl.policy.mixture import AnyPolicy, AveragedPolicy
-from peakrl.policy.tables import Choices, Policy, StochasticPolicy, table_form
-from peakrl.records import Record, streamed_record
+from peakrl.policy.tables import Choices, Policy, StochasticPolicy
+from peakrl.records import Record
 from peakrl.space import StateSpace
-from peakrl.storage import ready
 
 
 def load_policy(path: str | Path, model: Target | None = None) -> AnyPolicy:
@@ -62,16 +55,3 @@ def rebuilt(model: StateSpace, record: Record) -> AnyPolicy:
         columns = (arrays[name] for name in ("first", "change_episode", "change_node", "change_row"))
         return AveragedPolicy(model, int(record.plain["episodes"]), *columns)
     raise ValueError(f"it contains a policy of the unknown form {form!r}")
-
-
-@contextmanager
-def choices_table(model: StateSpace, path: str | Path | None) -> Iterator[NDArray[Any]]:
-    """Yield a table for the choices of a policy: in memory, or in a policy file that is complete at the end."""
-    shape, dtype = table_form(model)
-    if path is None:
-        yield np.zeros(shape, dtype)
-        return
-    ready(path)  # raises before the work begins
-    head = {"problem": model.name, "model": model.digest, "form": "deterministic"}
-    with streamed_record(path, POLICY.name, POLICY.header() | head, "choices", shape, dtype) as table:
-        yield table

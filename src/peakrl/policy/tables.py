@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -19,10 +20,11 @@ from numpy.typing import NDArray
 
 from peakrl.compile import Target, as_space
 from peakrl.errors import PolicyError, UnknownStateError
-from peakrl.policy.export import ActionView, Exported, Learned, action_views
+from peakrl.policy.export import POLICY, ActionView, Exported, Learned, action_views
 from peakrl.policy.fallback import Fallback
-from peakrl.records import Record
+from peakrl.records import Record, streamed_record
 from peakrl.space import StateSpace
+from peakrl.storage import ready
 from peakrl.types import Floats, Ints
 
 if TYPE_CHECKING:
@@ -64,6 +66,19 @@ def table_form(space: StateSpace) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Return the shape and type of a table of choices."""
     shape = (space.lines, space.num_slots) if space.stationary else (space.num_slots,)
     return shape, TYPES[width_of(space)]
+
+
+@contextmanager
+def choices_table(model: StateSpace, path: str | Path | None) -> Iterator[NDArray[Any]]:
+    """Yield a table for the choices of a policy: in memory, or in a policy file that is complete at the end."""
+    shape, dtype = table_form(model)
+    if path is None:
+        yield np.zeros(shape, dtype)
+        return
+    ready(path)  # raises before the work begins
+    head = {"problem": model.name, "model": model.digest, "form": "deterministic"}
+    with streamed_record(path, POLICY.name, POLICY.header() | head, "choices", shape, dtype) as table:
+        yield table
 
 
 class Choices:

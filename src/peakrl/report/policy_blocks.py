@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from peakrl.certificates.certify import can_explore
+from peakrl.policy.export import in_order
 from peakrl.report.blocks import Block, Drawn, Text, packed, run_lengths, shown_state
 from peakrl.space import starts_of
 from peakrl.specs.registry import part_names
@@ -124,7 +125,7 @@ def map_nodes(model: StateSpace, most: int) -> MapNodes | str | None:
     if len(slots) > most:
         return f"{len(slots):,} steps and states are too many for a map."
     labels = [fields_of(model.state_of_slot(slot)) for slot in slots.tolist()]
-    values = [ordered({label[field] for label in labels}) for field in range(width)]
+    values = [in_order(list(dict.fromkeys(label[field] for label in labels))) for field in range(width)]
     if max(map(len, values)) > LONGEST_FIELD:
         return "A field of the state has too many values for a map."
     positions = [{value: index for index, value in enumerate(own)} for own in values]
@@ -149,14 +150,6 @@ def field_count(label: Any) -> int | None:
     fields = fields_of(label)
     plain = all(isinstance(field, bool | int | float | str | np.generic) for field in fields)
     return len(fields) if plain and 0 < len(fields) <= MOST_FIELDS else None
-
-
-def ordered(values: set[Any]) -> list[Any]:
-    """Return the sorted values of a field: numbers by size, others by name."""
-    try:
-        return sorted(values)
-    except TypeError:
-        return sorted(values, key=str)
 
 
 def field_names(model: StateSpace, width: int) -> tuple[str, ...]:

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.array_problem import in_order_of_occurrence
 from peakrl.compile import guard_memory
 from peakrl.errors import ProblemError
 from peakrl.memory import MOST_STEPS
 from peakrl.problem import header_of
 from peakrl.problems.harvesting.arrivals import Arrivals, FrozenArrivals, IndependentArrivals
-from peakrl.space import expand, starts_of
+from peakrl.space import expand, in_order_of_occurrence, starts_of
 from peakrl.tabular import TabularModel, assemble
 from peakrl.types import Distributions, Floats, Longs, Payoffs
 
