@@ -217,15 +217,7 @@ class TabularModel(StateSpace):
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays (labels not counted)."""
-        own = (
-            *self._layout(self.lines),
-            *self.payoffs,
-            self.slot_state,
-            self.row_action,
-            self.first_slot,
-            self.first_probability,
-        )
-        return sum(array.nbytes for array in own if isinstance(array, np.ndarray))
+        return sum(array.nbytes for array in self.meaning().values())
 
     @cached_property
     def sampler(self) -> Sampler:
@@ -306,10 +298,6 @@ class TabularModel(StateSpace):
             return np.ascontiguousarray(records[self.payoffs.row_payoff])
         flat, _, starts = self._row_outcomes
         return np.ascontiguousarray(function.reduceat(records[flat], starts, axis=0))
-
-    def modified_rewards(self, slack: float, penalty: float) -> Floats:
-        """[payoff record]: `modified_reward` of each record."""
-        return modified_reward(self.payoffs.reward, self.payoffs.constraints, slack, penalty)
 
     @cached_property
     def reachable(self) -> NDArray[np.bool_]:

@@ -47,7 +47,7 @@ from peakrl.planning.cmdp import AnySolution
 from peakrl.planning.solution import at_start, may_violate, row_costs
 from peakrl.policy.tables import Choices, Policy, StochasticPolicy, table_form
 from peakrl.space import frozen
-from peakrl.tabular import TabularModel
+from peakrl.tabular import TabularModel, modified_reward
 from peakrl.types import Floats
 
 __all__ = ["Audit", "PacPlan", "audit_slack", "pac_plan", "solve_modified", "solve_relaxed"]
@@ -92,8 +92,29 @@ def pac_plan(
 ) -> PacPlan:
     """Return settings and episodes for an (epsilon, failure_probability)-PAC policy by Theorem 1.
 
-    `constant` is the unspecified c of the theorem. `episodes` is the printed formula; `regret_episodes` and
-    `strict_episodes` are the two further conditions in this module's docstring.
+    Parameters
+    ----------
+    epsilon
+        Accuracy of value and violation, for rewards in [0, 1].
+    failure_probability
+        p, the probability that the policy may be worse.
+    states, actions, horizon, constraints
+        S, A, H and I.
+    constant
+        The unspecified c of the theorem.
+
+    Returns
+    -------
+    PacPlan
+        `episodes` is the printed formula; `regret_episodes` and `strict_episodes` are the two further conditions in
+        this module's docstring.
+
+    Examples
+    --------
+    >>> from peakrl.theory import pac_plan
+    >>> plan = pac_plan(epsilon=0.1, failure_probability=0.05, states=5, actions=2, horizon=3, constraints=1)
+    >>> f"{plan.episodes:,}"
+    '16,791,276'
     """
     epsilon, constant = check_number(epsilon, "epsilon", above=0), check_number(constant, "constant", above=0)
     p = check_fraction(failure_probability, "failure_probability")
@@ -173,8 +194,26 @@ def default_penalty(model: TabularModel, slack: float, slater: float | None = No
 def solve_modified(model: Target, slack: float, penalty: float | None = None) -> Solution[Policy]:
     """Solve the modified problem: no constraints; violations beyond `slack` reduce the reward.
 
-    `penalty` is eta; by default 2 * H * I * (hi - lo) / gamma with (lo, hi) the reward range and gamma = slack / 2.
     Ties between actions go to the first. Violations up to the slack are free, so the optimum may violate forever.
+
+    Parameters
+    ----------
+    model
+        A model or problem.
+    slack
+        xi, in the unit of the constraints.
+    penalty
+        eta; by default 2 * H * I * (hi - lo) / gamma with (lo, hi) the reward range and gamma = slack / 2.
+
+    Returns
+    -------
+    Solution
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> peakrl.theory.solve_modified(peakrl.problems.scheduling_example(1), slack=0.5).value
+    -1.0
     """
     model = as_model(model)
     if penalty is None:
@@ -210,7 +249,8 @@ def solve_modified(model: Target, slack: float, penalty: float | None = None) ->
 
 def modified_pays(model: TabularModel, slack: float, penalty: float) -> Pays:
     """Return what the rows pay in the modified problem."""
-    return pays_of(model, model.row_means(model.modified_rewards(slack, penalty)))
+    records = modified_reward(model.payoffs.reward, model.payoffs.constraints, slack, penalty)
+    return pays_of(model, model.row_means(records))
 
 
 def first_totals(model: TabularModel, quantity: Floats, policy: Policy) -> Floats:
@@ -232,6 +272,23 @@ def solve_relaxed(model: Target, slack: float) -> AnySolution:
 
     Equivalent to `solve_cmdp(model, per_step=slack)`. If the relaxed constraints cannot be satisfied either, the answer
     has feasible=False, as that of `solve`.
+
+    Parameters
+    ----------
+    model
+        A model or problem.
+    slack
+        xi, in the unit of the constraints.
+
+    Returns
+    -------
+    Solution
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> peakrl.theory.solve_relaxed(peakrl.problems.scheduling_example(1), slack=0.5).value
+    -1.0
     """
     return solve_cmdp(model, per_step=check_number(slack, "slack", least=0))
 
@@ -339,40 +396,16 @@ class Audit:
         )
 
     def __str__(self) -> str:
-        optima = {"original, V*": f"{self.optimum.value:.9g}"}
-        if not self.optimum.feasible:
-            optima["  at the smallest expected violation"] = f"{self.optimum.violation:.9g}"
-        optima["modified, W*"] = f"{self.modified.value:.9g}"
-        if self.relaxed is not None:
-            relaxed = f"{self.relaxed.value:.9g}" if self.relaxed.feasible else f"none: {self.relaxed.reason}"
-            optima["relaxed, V*_xi"] = relaxed
-        note = " (for deterministic outcomes)" if self.random_outcomes else ""
-        effect = {
-            "permitted violation per episode": f"{self.free_violation:.9g}",
-            "  probability of any violation": f"{self.modified_evaluation.violation_probability:.6g}",
-            "value gained by it": f"{self.value_won:.9g}",
-            "modified optimum is the optimum": "yes" if self.exact else "no",
-            "violations above this never pay": f"{self.deterred_violation:.6g}{note}",
-            "smallest violation in the model": (
-                "none" if self.smallest_violation is None else f"{self.smallest_violation:.6g}"
-            ),
-        }
-        theorem = {"requires a slack above 0": "-"}
-        if self.plan is not None:
-            theorem = {
-                "guarantees a value within": f"{self.promised_value_gap:.6g}",
-                "  and a violation within": f"{self.promised_violation:.6g}",
-                "  with probability": f"{1 - self.failure_probability:g}",
-                f"episodes, with the constant c = {self.constant:g}": f"{self.plan.episodes:.6g}",
-                "  required by its regret bound": f"{self.plan.regret_episodes:.6g}",
-                "  with 1/slater^2 included": f"{self.plan.strict_episodes:.6g}",
-            }
-        lines = [f"Audit of {self.name!r} with slack {self.slack:g} and penalty {self.penalty:g}"]
-        lines += ["", "Size"] + [f"  {label:<22}{count:,}" for label, count in self.sizes.items()]
-        lines += ["", "Assumptions"]
-        lines += [f"  {'yes' if check.holds else 'NO':<5}{check.name}: {check.detail}" for check in self.checks]
-        for title, rows in (("Optima", optima), ("Effect of the slack", effect), ("Theorem 1", theorem)):
-            lines += ["", title] + [f"  {label:<44}{text}" for label, text in rows.items()]
+        values = self.as_dict()
+        checks, sizes, plan = values.pop("checks"), values.pop("sizes"), values.pop("plan")
+        lines = [f"Audit of {values.pop('name')!r}", "", "Assumptions"]
+        lines += [f"  {'yes' if check['holds'] else 'NO':<5}{check['name']}: {check['detail']}" for check in checks]
+        theorem = {"requires a slack above 0": None} if plan is None else plan
+        for title, rows in (("Size", sizes), ("Result", values), ("Theorem 1", theorem)):
+            lines += ["", title]
+            for name, value in rows.items():
+                shown = "-" if value is None else f"{value:.9g}" if isinstance(value, float) else str(value)
+                lines.append(f"  {name.replace('_', ' '):<32}{shown}")
         return "\n".join(lines)
 
 
@@ -389,12 +422,26 @@ def audit_slack(
 
     Parameters
     ----------
+    model
+        A model or problem.
     slack, penalty
         xi and eta; eta is 2 H I (hi - lo) / (slack / 2) by default. A slack of 0 requires a penalty.
     failure_probability, constant
         As for `pac_plan`.
     relaxed
         Whether to solve the relaxed problem too, a linear program; by default only for small models.
+
+    Returns
+    -------
+    Audit
+        Print it, or read its numbers from `as_dict()`.
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> audit = peakrl.theory.audit_slack(peakrl.problems.scheduling_example(1), slack=0.5)
+    >>> audit.exact  # the modified optimum violates nothing and has the optimal value
+    True
     """
     slack = check_number(slack, "slack", least=0)
     model = as_model(model)
