@@ -42,6 +42,10 @@ def room_temperature(
     heater
         Degrees that the heater adds in a step.
 
+    Returns
+    -------
+    ContinuousProblem
+
     Examples
     --------
     >>> import peakrl
@@ -86,6 +90,10 @@ def cartpole(*, block: int = 5, speed: float = 2.0, spin: float = 2.0) -> Contin
     spin
         The largest speed of the angle.
 
+    Returns
+    -------
+    ContinuousProblem
+
     Examples
     --------
     >>> import peakrl
@@ -120,6 +128,10 @@ def continuous_harvesting(
         The energy of a step is uniform between 0 and this.
     parts
         Number of equally likely boxes into which that range is divided; bounds on values are tighter with more.
+
+    Returns
+    -------
+    ContinuousProblem
 
     Examples
     --------

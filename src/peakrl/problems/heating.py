@@ -189,6 +189,16 @@ def thermostat(
         Distribution of the weather at midnight.
     prices
         Of a kWh, by hour.
+
+    Returns
+    -------
+    Thermostat
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> peakrl.solve(peakrl.problems.thermostat()).feasible
+    True
     """
     given = dict(locals())
     steps = check_horizon(horizon, "horizon", MOST_STEPS, error=ProblemError)

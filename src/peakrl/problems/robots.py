@@ -177,6 +177,16 @@ def battery_robot(
         Probability of a slip to each side.
     horizon
         Steps.
+
+    Returns
+    -------
+    BatteryRobot
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> peakrl.solve(peakrl.problems.battery_robot()).feasible
+    True
     """
     given = dict(locals())
     floor = Floor.read(plan)

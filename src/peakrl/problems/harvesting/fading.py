@@ -119,6 +119,16 @@ def fading_channel(
         Distribution of the first gain.
     horizon, battery, max_arrival, mean, std, arrivals, log_base, seed
         As in `energy_harvesting`.
+
+    Returns
+    -------
+    FadingChannel
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> peakrl.compile_model(peakrl.problems.fading_channel()).num_states
+    189
     """
     given = dict(locals())
     plain = energy_harvesting(

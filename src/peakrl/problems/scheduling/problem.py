@@ -197,6 +197,18 @@ def machine_scheduling(jobs: Iterable[Job], *, objective: str = "max_tardiness")
     objective
         "max_tardiness", "total_tardiness", "weighted_late_work", "weighted_completion" (the sum of weighted completion
         times) or "weighted_tardiness".
+
+    Returns
+    -------
+    MachineScheduling
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> Job = peakrl.problems.Job
+    >>> problem = peakrl.problems.machine_scheduling([Job(3, due=5, deadline=9), Job(2, due=2, deadline=4)])
+    >>> peakrl.solve(problem).value
+    0.0
     """
     named = named_jobs(jobs)
     made = MachineScheduling(named, objective, f"machine scheduling, {len(named)} jobs, {objective}")
@@ -209,7 +221,25 @@ def machine_scheduling(jobs: Iterable[Job], *, objective: str = "max_tardiness")
     commands={f"scheduling-{number}": {"number": number} for number in _EXAMPLES},
 )
 def scheduling_example(number: int = 1, *, objective: str = "max_tardiness") -> MachineScheduling:
-    """Return Example 1, 2 or 3 of the paper; Example 3 has random processing times."""
+    """Return Example 1, 2 or 3 of the paper; Example 3 has random processing times.
+
+    Parameters
+    ----------
+    number
+        1, 2 or 3.
+    objective
+        As in `machine_scheduling`.
+
+    Returns
+    -------
+    MachineScheduling
+
+    Examples
+    --------
+    >>> import peakrl
+    >>> peakrl.solve(peakrl.problems.scheduling_example(1)).value
+    -1.0
+    """
     if isinstance(number, bool) or number not in list(_EXAMPLES):
         raise ProblemError(f"number is {number!r}; there are the scheduling examples 1, 2 and 3")
     jobs = named_jobs(Job(*row) for row in _EXAMPLES[number])
