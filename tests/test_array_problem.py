@@ -122,28 +122,28 @@ def changed(**parts):
     return outcomes
 
 
-@pytest.mark.parametrize(
-    ("methods", "message"),
-    [
-        ({"outcomes": changed(probability=0.5)}, r"state \(0, 0, 0\), action \(0, 0\): probabilities sum to 1.5"),
-        ({"outcomes": changed(next_state=(9, 0, 0))}, "field 'first' is 9, outside its range"),
-        ({"outcomes": changed(next_state=(0, 0))}, "a state has 2 fields; state_ranges names 3"),
-        ({"outcomes": changed(next_state=(0.5, 0, 0))}, "not a whole number"),
-        ({"outcomes": changed(reward=np.nan)}, "the reward is nan"),
-        ({"outcomes": changed(constraints=(True, 1.0))}, "constraints must be numbers"),
-        ({"outcomes": changed(constraints=(1.0,))}, "1 constraint values"),
-        ({"outcomes": lambda *_: []}, "gave nothing that can happen"),
-        ({"outcomes": lambda *_: [None]}, "is not an Outcome"),
-        ({"available": lambda *_: False}, r"state \(0, 0, 0\): no action is on offer"),
-        ({"available": lambda *_: 1.5}, "must give a truth value"),
-        ({"all_actions": ()}, "at least one action"),
-        ({"initial": lambda self: [(1.0, (0, 0, 7))]}, "field 'wear' is 7"),
-        ({"available": lambda self, step, state, action: np.array(step == 0) | (action == (0, 0))}, "stationary"),
-    ],
-)
-def test_what_is_wrong_is_named(methods, message):
-    with pytest.raises(ProblemError, match=message):
-        compile_model(broken(**methods))
+WRONG = [
+    ({"outcomes": changed(probability=0.5)}, r"state \(0, 0, 0\), action \(0, 0\): probabilities sum to 1.5"),
+    ({"outcomes": changed(next_state=(9, 0, 0))}, "field 'first' is 9, outside its range"),
+    ({"outcomes": changed(next_state=(0, 0))}, "a state has 2 fields; state_ranges names 3"),
+    ({"outcomes": changed(next_state=(0.5, 0, 0))}, "not a whole number"),
+    ({"outcomes": changed(reward=np.nan)}, "the reward is nan"),
+    ({"outcomes": changed(constraints=(True, 1.0))}, "constraints must be numbers"),
+    ({"outcomes": changed(constraints=(1.0,))}, "1 constraint values"),
+    ({"outcomes": lambda *_: []}, "gave nothing that can happen"),
+    ({"outcomes": lambda *_: [None]}, "is not an Outcome"),
+    ({"available": lambda *_: False}, r"state \(0, 0, 0\): no action is on offer"),
+    ({"available": lambda *_: 1.5}, "must give a truth value"),
+    ({"all_actions": ()}, "at least one action"),
+    ({"initial": lambda self: [(1.0, (0, 0, 7))]}, "field 'wear' is 7"),
+    ({"available": lambda self, step, state, action: np.array(step == 0) | (action == (0, 0))}, "stationary"),
+]
+
+
+def test_what_is_wrong_is_named():
+    for methods, message in WRONG:
+        with pytest.raises(ProblemError, match=message):
+            compile_model(broken(**methods))
 
 
 def test_ranges_must_be_ranges():

@@ -348,50 +348,50 @@ class Line(Problem):
 WHERE = "step 1, state 1, action 'go'"
 
 
-@pytest.mark.parametrize(
-    ("spoilt", "message"),
-    [
-        ({"horizon": 0}, "horizon of 'line' is 0"),
-        ({"constraint_names": "room"}, "constraint_names of 'line' is the string 'room'"),
-        ({"constraint_names": ("a", "a"), "constraint_bounds": (1, 1)}, "not distinct"),
-        ({"constraint_bounds": (1, 1)}, "constraint_bounds of 'line' has 2 numbers for 1 constraints"),
-        ({"constraint_bounds": (0.0,)}, "constraint_bounds of 'line': number 0 is 0.0"),
-        ({"reward_range": (1.0, 0.0)}, "reward_range of 'line' is"),
-        ({"first": ((0.5, 0), (0.4, 1))}, "of initial.* sum to 0.9, not to 1"),
-        ({"first": ((-0.5, 0), (1.5, 1))}, "probability -0.5 of initial"),
-        ({"first": ()}, "gave no first state"),
-        ({"first": ((0.5, 0), (0.5, 0))}, "initial.* names a state twice"),
-        ({"first": ((1.0, []),)}, r"initial.*state \[\] is not hashable"),
-        ({"first": (1.0, 0)}, "initial.* must give .probability, state. pairs"),
-        ({"offered": ()}, "step 0, state 0: no action is on offer before the horizon"),
-        (
-            {"offered": lambda step, state: () if step == 2 else ("stay", "go")},
-            "step 2, state 0: no action is on offer",
-        ),
-        ({"offered": ("go", "go")}, "step 0, state 0, action 'go': the action is offered twice"),
-        ({"offered": "stay"}, r"step 0, state 0: actions\(\) gave 'stay'; it must be a sequence of actions"),
-        ({"offered": ([1],)}, r"step 0, state 0, action \[1\]: the action is not hashable"),
-        ({"told": 5}, f"{WHERE}: outcomes.* gave 5"),
-        ({"told": []}, f"{WHERE}: outcomes\\(\\) gave nothing"),
-        ({"told": [Outcome(0.7, 2, 0.5, (1.0,))]}, f"{WHERE}: probabilities sum to 0.7, not to 1"),
-        ({"told": [Outcome(-0.2, 2, 0.5, (1.0,)), Outcome(1.2, 1, 0.5, (1.0,))]}, f"{WHERE}: probability -0.2"),
-        ({"told": [Outcome("often", 2, 0.5, (1.0,))]}, f"{WHERE}: probability 'often' is not a number"),
-        ({"told": [Outcome(1.0, [2], 0.5, (1.0,))]}, rf"{WHERE}: state \[2\] is not hashable"),
-        ({"told": [Outcome(1.0, 2, 1.1, (1.0,))]}, f"{WHERE}: the reward is 1.1, outside of reward_range"),
-        ({"told": [Outcome(1.0, 2, math.nan, (1.0,))]}, f"{WHERE}: the reward is nan; it must be a finite number"),
-        ({"told": [Outcome(1.0, 2, "much", (1.0,))]}, f"{WHERE}: the reward must be a number"),
-        ({"told": [Outcome(1.0, 2, 0.5, (2.1,))]}, f"{WHERE}: constraint 'room' is 2.1, beyond its bound of 2.0"),
-        ({"told": [Outcome(1.0, 2, 0.5, (math.nan,))]}, f"{WHERE}: constraint 'room' is nan"),
-        ({"told": [Outcome(1.0, 2, 0.5, ())]}, f"{WHERE}: 0 constraint values for 1 constraints"),
-        ({"told": [Outcome(1.0, 2, 0.5, ("1",))]}, f"{WHERE}: the reward must be a number"),
-        ({"told": [Outcome(1.0, 2, 0.5, (False,))]}, f"{WHERE}: .* False would count as 0, which is satisfied"),
-        ({"told": [Outcome(1.0, 2, 0.5, (np.True_,))]}, f"{WHERE}: constraints must be numbers, >= 0"),
-        ({"told": [(1.0, 2)]}, f"{WHERE}: .* is not an Outcome"),
-    ],
-)
-def test_a_bad_problem_is_refused_with_the_culprit_named(spoilt, message):
-    with pytest.raises(ProblemError, match=message):
-        compile_model(replace(Line(), **spoilt))
+BAD_PROBLEMS = [
+    ({"horizon": 0}, "horizon of 'line' is 0"),
+    ({"constraint_names": "room"}, "constraint_names of 'line' is the string 'room'"),
+    ({"constraint_names": ("a", "a"), "constraint_bounds": (1, 1)}, "not distinct"),
+    ({"constraint_bounds": (1, 1)}, "constraint_bounds of 'line' has 2 numbers for 1 constraints"),
+    ({"constraint_bounds": (0.0,)}, "constraint_bounds of 'line': number 0 is 0.0"),
+    ({"reward_range": (1.0, 0.0)}, "reward_range of 'line' is"),
+    ({"first": ((0.5, 0), (0.4, 1))}, "of initial.* sum to 0.9, not to 1"),
+    ({"first": ((-0.5, 0), (1.5, 1))}, "probability -0.5 of initial"),
+    ({"first": ()}, "gave no first state"),
+    ({"first": ((0.5, 0), (0.5, 0))}, "initial.* names a state twice"),
+    ({"first": ((1.0, []),)}, r"initial.*state \[\] is not hashable"),
+    ({"first": (1.0, 0)}, "initial.* must give .probability, state. pairs"),
+    ({"offered": ()}, "step 0, state 0: no action is on offer before the horizon"),
+    (
+        {"offered": lambda step, state: () if step == 2 else ("stay", "go")},
+        "step 2, state 0: no action is on offer",
+    ),
+    ({"offered": ("go", "go")}, "step 0, state 0, action 'go': the action is offered twice"),
+    ({"offered": "stay"}, r"step 0, state 0: actions\(\) gave 'stay'; it must be a sequence of actions"),
+    ({"offered": ([1],)}, r"step 0, state 0, action \[1\]: the action is not hashable"),
+    ({"told": 5}, f"{WHERE}: outcomes.* gave 5"),
+    ({"told": []}, f"{WHERE}: outcomes\\(\\) gave nothing"),
+    ({"told": [Outcome(0.7, 2, 0.5, (1.0,))]}, f"{WHERE}: probabilities sum to 0.7, not to 1"),
+    ({"told": [Outcome(-0.2, 2, 0.5, (1.0,)), Outcome(1.2, 1, 0.5, (1.0,))]}, f"{WHERE}: probability -0.2"),
+    ({"told": [Outcome("often", 2, 0.5, (1.0,))]}, f"{WHERE}: probability 'often' is not a number"),
+    ({"told": [Outcome(1.0, [2], 0.5, (1.0,))]}, rf"{WHERE}: state \[2\] is not hashable"),
+    ({"told": [Outcome(1.0, 2, 1.1, (1.0,))]}, f"{WHERE}: the reward is 1.1, outside of reward_range"),
+    ({"told": [Outcome(1.0, 2, math.nan, (1.0,))]}, f"{WHERE}: the reward is nan; it must be a finite number"),
+    ({"told": [Outcome(1.0, 2, "much", (1.0,))]}, f"{WHERE}: the reward must be a number"),
+    ({"told": [Outcome(1.0, 2, 0.5, (2.1,))]}, f"{WHERE}: constraint 'room' is 2.1, beyond its bound of 2.0"),
+    ({"told": [Outcome(1.0, 2, 0.5, (math.nan,))]}, f"{WHERE}: constraint 'room' is nan"),
+    ({"told": [Outcome(1.0, 2, 0.5, ())]}, f"{WHERE}: 0 constraint values for 1 constraints"),
+    ({"told": [Outcome(1.0, 2, 0.5, ("1",))]}, f"{WHERE}: the reward must be a number"),
+    ({"told": [Outcome(1.0, 2, 0.5, (False,))]}, f"{WHERE}: .* False would count as 0, which is satisfied"),
+    ({"told": [Outcome(1.0, 2, 0.5, (np.True_,))]}, f"{WHERE}: constraints must be numbers, >= 0"),
+    ({"told": [(1.0, 2)]}, f"{WHERE}: .* is not an Outcome"),
+]
+
+
+def test_a_bad_problem_is_refused_with_the_culprit_named():
+    for spoilt, message in BAD_PROBLEMS:
+        with pytest.raises(ProblemError, match=message):
+            compile_model(replace(Line(), **spoilt))
 
 
 def test_the_unspoilt_problem_is_fine():
@@ -440,43 +440,43 @@ def spoil(name, *place, value):
     return {name: array}
 
 
-@pytest.mark.parametrize(
-    ("spoilt", "message"),
-    [
-        ({"horizon": 0}, "horizon is 0"),
-        (spoil("transitions", 1, 0, 0, value=0.4), "state 1, action 0: probabilities sum to 0.9, not to 1"),
-        (spoil("transitions", 1, 0, value=[-0.5, 1.5]), "state 1, action 0, next state 0: -0.5 is not a probability"),
-        ({"transitions": np.full((3, 2, 2, 2), [0.5, 0.4])}, "step 0, state 0, action 0: probabilities sum to 0.9"),
-        ({"transitions": np.full((2, 2, 3), 1 / 3)}, r"transitions have shape \(2, 2, 3\)"),
-        ({"transitions": np.full((4, 2, 2, 2), 0.5)}, "transitions hold 4 steps for a horizon of 3"),
-        ({"transitions": [[[0.5, 0.5]], [[1.0]]]}, "transitions must be an array of numbers"),
-        ({"transitions": sparse.eye(2).tocsr()}, "sparse transitions have shape"),
-        ({"transitions": [sparse.eye(2), sparse.eye(3)]}, r"transitions of action 1 have shape \(3, 3\)"),
-        ({"rewards": np.zeros((2, 3))}, r"rewards have shape \(2, 3\); the shape must be \(2, 2\) or \(3, 2, 2\)"),
-        ({"rewards": [[1.0], [1.0, 2.0]]}, "rewards must be an array of numbers"),
-        (spoil("rewards", 1, 1, value=math.inf), "rewards, state 1, action 1: inf"),
-        ({"reward_range": (0.5, 1.0)}, "rewards, state 0, action 0: 0.0 lies outside reward_range"),
-        ({"constraints": np.zeros((1, 2, 3))}, r"constraints have shape \(1, 2, 3\)"),
-        ({"constraints": np.ones((1, 2, 2), bool)}, "constraints must be numbers, .* got truth values"),
-        (spoil("constraints", 0, 1, 0, value=math.nan), "constraint 'constraint 0', state 1, action 0: nan"),
-        (
-            {**spoil("constraints", 0, 0, 1, value=-3.0), "constraint_bounds": (2.0,)},
-            "state 0, action 1: -3.0 exceeds",
-        ),
-        ({"constraint_bounds": (1.0, 1.0)}, "constraint_bounds of 'arrays' has 2 numbers for 1 constraints"),
-        ({"constraint_names": ("a", "b")}, "must be 1 different names"),
-        ({"initial": 2}, "initial state 2 is outside 0..1"),
-        ({"initial": [0.5, 0.6]}, "of initial sum to 1.1"),
-        ({"initial": [1.0]}, r"initial has shape \(1,\)"),
-        ({"available": np.ones((2, 3), bool)}, r"available has shape \(2, 3\)"),
-        ({"available": [[1, 2], [1, 1]]}, "available must hold True and False"),
-        ({"available": np.zeros((2, 2), bool)}, "available: .*no action"),
-        ({"available": [[True, True], [False, False]]}, "state 1 can be reached at step 1 and has no action"),
-    ],
-)
-def test_bad_arrays_are_refused_with_the_culprit_named(spoilt, message):
-    with pytest.raises(ProblemError, match=message):
-        TabularModel.from_arrays(**{**GOOD, **spoilt})
+BAD_ARRAYS = [
+    ({"horizon": 0}, "horizon is 0"),
+    (spoil("transitions", 1, 0, 0, value=0.4), "state 1, action 0: probabilities sum to 0.9, not to 1"),
+    (spoil("transitions", 1, 0, value=[-0.5, 1.5]), "state 1, action 0, next state 0: -0.5 is not a probability"),
+    ({"transitions": np.full((3, 2, 2, 2), [0.5, 0.4])}, "step 0, state 0, action 0: probabilities sum to 0.9"),
+    ({"transitions": np.full((2, 2, 3), 1 / 3)}, r"transitions have shape \(2, 2, 3\)"),
+    ({"transitions": np.full((4, 2, 2, 2), 0.5)}, "transitions hold 4 steps for a horizon of 3"),
+    ({"transitions": [[[0.5, 0.5]], [[1.0]]]}, "transitions must be an array of numbers"),
+    ({"transitions": sparse.eye(2).tocsr()}, "sparse transitions have shape"),
+    ({"transitions": [sparse.eye(2), sparse.eye(3)]}, r"transitions of action 1 have shape \(3, 3\)"),
+    ({"rewards": np.zeros((2, 3))}, r"rewards have shape \(2, 3\); the shape must be \(2, 2\) or \(3, 2, 2\)"),
+    ({"rewards": [[1.0], [1.0, 2.0]]}, "rewards must be an array of numbers"),
+    (spoil("rewards", 1, 1, value=math.inf), "rewards, state 1, action 1: inf"),
+    ({"reward_range": (0.5, 1.0)}, "rewards, state 0, action 0: 0.0 lies outside reward_range"),
+    ({"constraints": np.zeros((1, 2, 3))}, r"constraints have shape \(1, 2, 3\)"),
+    ({"constraints": np.ones((1, 2, 2), bool)}, "constraints must be numbers, .* got truth values"),
+    (spoil("constraints", 0, 1, 0, value=math.nan), "constraint 'constraint 0', state 1, action 0: nan"),
+    (
+        {**spoil("constraints", 0, 0, 1, value=-3.0), "constraint_bounds": (2.0,)},
+        "state 0, action 1: -3.0 exceeds",
+    ),
+    ({"constraint_bounds": (1.0, 1.0)}, "constraint_bounds of 'arrays' has 2 numbers for 1 constraints"),
+    ({"constraint_names": ("a", "b")}, "must be 1 different names"),
+    ({"initial": 2}, "initial state 2 is outside 0..1"),
+    ({"initial": [0.5, 0.6]}, "of initial sum to 1.1"),
+    ({"initial": [1.0]}, r"initial has shape \(1,\)"),
+    ({"available": np.ones((2, 3), bool)}, r"available has shape \(2, 3\)"),
+    ({"available": [[1, 2], [1, 1]]}, "available must hold True and False"),
+    ({"available": np.zeros((2, 2), bool)}, "available: .*no action"),
+    ({"available": [[True, True], [False, False]]}, "state 1 can be reached at step 1 and has no action"),
+]
+
+
+def test_bad_arrays_are_refused_with_the_culprit_named():
+    for spoilt, message in BAD_ARRAYS:
+        with pytest.raises(ProblemError, match=message):
+            TabularModel.from_arrays(**{**GOOD, **spoilt})
 
 
 anything = st.one_of(

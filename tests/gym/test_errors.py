@@ -81,15 +81,14 @@ MISDEEDS = {
 }
 
 
-@pytest.mark.parametrize("name", MISDEEDS)
-def test_a_misdeed_is_named_with_its_episode_and_step_and_the_run_is_kept(name):
-    change, message = MISDEEDS[name]
-    for settings in (PRACTICAL, ConstrainedQ.published(0.5)):
-        with pytest.raises(TargetError, match=f"episode 7, step 2: .*{message}") as caught:
-            run(Scripted(at(7, 2, change)), settings)
-        assert caught.value.run.episodes == 6
-        assert caught.value.run.policy.action(0, 0) in (0, 1)
-        assert len(caught.value.run.history) == 6
+def test_a_misdeed_is_named_with_its_episode_and_step_and_the_run_is_kept():
+    for change, message in MISDEEDS.values():
+        for settings in (PRACTICAL, ConstrainedQ.published(0.5)):
+            with pytest.raises(TargetError, match=f"episode 7, step 2: .*{message}") as caught:
+                run(Scripted(at(7, 2, change)), settings)
+            assert caught.value.run.episodes == 6
+            assert caught.value.run.policy.action(0, 0) in (0, 1)
+            assert len(caught.value.run.history) == 6
 
 
 def fail(result):
@@ -164,27 +163,27 @@ def test_costs_above_0_are_violations_also_as_the_third_of_six_values(cost):
     assert five.violations == six.violations == 20 if five.feasible is None else five.feasible is six.feasible is False
 
 
-@pytest.mark.parametrize(
-    ("changes", "culprit"),
-    [
-        ({"horizon": None}, "horizon"),
-        ({"reward_range": None}, "reward_range"),
-        ({"reward_range": (1, 0)}, "reward_range"),
-        ({"constraint_bounds": [0.0]}, "constraint_bounds"),
-        ({"constraint": 3}, "constraint"),
-        ({"constraint_names": [3]}, "constraint_names"),
-        ({"constraint_names": "ab"}, "constraint_names"),
-        ({"constraint_names": ["a"], "constraint_bounds": [1, 1]}, "constraint_names"),
-        ({"history": "all"}, "history"),
-        ({"episodes": 0}, "episodes"),
-        ({"settings": ConstrainedQ.paper(0.1)}, "constraint_bounds"),
-        ({"settings": PosteriorSampling(), "assumptions": Assumptions(shared_transitions=True)}, "shared_transitions"),
-        ({"assumptions": "stationary"}, "assumptions"),
-    ],
-)
-def test_bad_arguments_are_refused_by_name(changes, culprit):
-    with pytest.raises(SettingsError, match=culprit):
-        run(Scripted(), **changes)
+BAD_ARGUMENTS = [
+    ({"horizon": None}, "horizon"),
+    ({"reward_range": None}, "reward_range"),
+    ({"reward_range": (1, 0)}, "reward_range"),
+    ({"constraint_bounds": [0.0]}, "constraint_bounds"),
+    ({"constraint": 3}, "constraint"),
+    ({"constraint_names": [3]}, "constraint_names"),
+    ({"constraint_names": "ab"}, "constraint_names"),
+    ({"constraint_names": ["a"], "constraint_bounds": [1, 1]}, "constraint_names"),
+    ({"history": "all"}, "history"),
+    ({"episodes": 0}, "episodes"),
+    ({"settings": ConstrainedQ.paper(0.1)}, "constraint_bounds"),
+    ({"settings": PosteriorSampling(), "assumptions": Assumptions(shared_transitions=True)}, "shared_transitions"),
+    ({"assumptions": "stationary"}, "assumptions"),
+]
+
+
+def test_bad_arguments_are_refused_by_name():
+    for changes, culprit in BAD_ARGUMENTS:
+        with pytest.raises(SettingsError, match=culprit):
+            run(Scripted(), **changes)
 
 
 def test_spaces_without_a_table_are_refused():

@@ -63,31 +63,31 @@ def test_a_constraint_function_sees_every_entry_and_names_can_be_given():
     assert peakrl.safe_set(problem).feasible
 
 
-@pytest.mark.parametrize(
-    ("env", "options", "error", "match"),
-    [
-        (gymnasium.make("CartPole-v1"), {}, SettingsError, "has no transition table env.unwrapped.P"),
-        (Shown(COIN), {}, SettingsError, "no time limit: pass horizon="),
-        (Shown(COIN, None), {"horizon": 2}, SettingsError, "does not declare its initial states: pass initial="),
-        (Shown(COIN), {"horizon": 2, "constraint": 3}, SettingsError, "constraint is 3; it must be a function"),
-        (
-            Shown(COIN),
-            {"horizon": 2, "initial": 9},
-            ProblemError,
-            "the initial state 9 is not in the environment's table",
-        ),
-        (
-            Shown(COIN),
-            {"horizon": 2, "constraint": lambda t: "no"},
-            TargetError,
-            r"what constraint\(\) returned is 'no'",
-        ),
-        (Shown({0: 3, 1: 3}), {"horizon": 2, "constraint": holes}, ProblemError, "is not a table of lists"),
-    ],
-)
-def test_what_cannot_be_read_is_named(env, options, error, match):
-    with pytest.raises(error, match=match):
-        from_gymnasium(env, **options)
+UNREADABLE = [
+    (gymnasium.make("CartPole-v1"), {}, SettingsError, "has no transition table env.unwrapped.P"),
+    (Shown(COIN), {}, SettingsError, "no time limit: pass horizon="),
+    (Shown(COIN, None), {"horizon": 2}, SettingsError, "does not declare its initial states: pass initial="),
+    (Shown(COIN), {"horizon": 2, "constraint": 3}, SettingsError, "constraint is 3; it must be a function"),
+    (
+        Shown(COIN),
+        {"horizon": 2, "initial": 9},
+        ProblemError,
+        "the initial state 9 is not in the environment's table",
+    ),
+    (
+        Shown(COIN),
+        {"horizon": 2, "constraint": lambda t: "no"},
+        TargetError,
+        r"what constraint\(\) returned is 'no'",
+    ),
+    (Shown({0: 3, 1: 3}), {"horizon": 2, "constraint": holes}, ProblemError, "is not a table of lists"),
+]
+
+
+def test_what_cannot_be_read_is_named():
+    for env, options, error, match in UNREADABLE:
+        with pytest.raises(error, match=match):
+            from_gymnasium(env, **options)
 
 
 def test_an_entry_that_is_none_is_named():

@@ -181,22 +181,22 @@ def test_a_sample_is_one_of_the_policies_and_reproducible():
     assert drawn == [policy.sample(seed).rows.tobytes() for seed in range(60)]
 
 
-@pytest.mark.parametrize(
-    ("episodes", "columns", "message"),
-    [
-        (0, ([], [], []), "episodes of an averaged policy is 0; it must be a whole number"),
-        (5, ([2], [0, 0], [0]), "different lengths"),
-        (5, ([0], [0], [0]), "order of episode, from 1 on"),
-        (5, ([2], [10**6], [0]), r"node outside 0\.\."),
-        (5, ([2], [0], [10**6]), "not an action of its state"),
-        (5, ([2.5], [0], [0]), "change_episode must be a one-dimensional array of integers"),
-        (5, ([2**40], [0], [0]), "change_episode"),
-    ],
-)
-def test_a_change_list_that_makes_no_sense_is_refused(episodes, columns, message):
-    _, model, _ = setting(9)
-    with pytest.raises(PolicyError, match=message):
-        AveragedPolicy(model, episodes, first_rows(model), *columns)
+BAD_CHANGES = [
+    (0, ([], [], []), "episodes of an averaged policy is 0; it must be a whole number"),
+    (5, ([2], [0, 0], [0]), "different lengths"),
+    (5, ([0], [0], [0]), "order of episode, from 1 on"),
+    (5, ([2], [10**6], [0]), r"node outside 0\.\."),
+    (5, ([2], [0], [10**6]), "not an action of its state"),
+    (5, ([2.5], [0], [0]), "change_episode must be a one-dimensional array of integers"),
+    (5, ([2**40], [0], [0]), "change_episode"),
+]
+
+
+def test_a_change_list_that_makes_no_sense_is_refused():
+    for episodes, columns, message in BAD_CHANGES:
+        _, model, _ = setting(9)
+        with pytest.raises(PolicyError, match=message):
+            AveragedPolicy(model, episodes, first_rows(model), *columns)
 
 
 once = functools.cache(setting)

@@ -307,20 +307,20 @@ def test_a_file_declares_budgets_and_monitors(tmp_path):
     assert "Best value by budget: peaks" in (tmp_path / "page.html").read_text()
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (("limit = 3", "limits = 3"), r"budget\[0\]\.limits is not a key here; do you mean limit\?"),
-        (("{5 = 1", "{55 = 1"), "budget 'peaks' names the action '55'"),
-        (("never_twice", "once"), r"monitor\[0\]\.pattern must be one of at_most"),
-        (("[[budget]]", "[budget]"), "budget is .* must be a list of tables"),
-        (("cost = {5 = 1", "cost = {5 = 'a'"), r"budget\[0\]\.cost\.5 is 'a'; it must be a number"),
-    ],
-)
-def test_what_a_file_declares_wrongly_is_named(change, message, tmp_path):
-    (tmp_path / "problem.toml").write_text(FILE.replace(*change))
-    with pytest.raises(PeakError, match=message):
-        read_problem_file(tmp_path / "problem.toml").model()
+WRONG = [
+    (("limit = 3", "limits = 3"), r"budget\[0\]\.limits is not a key here; do you mean limit\?"),
+    (("{5 = 1", "{55 = 1"), "budget 'peaks' names the action '55'"),
+    (("never_twice", "once"), r"monitor\[0\]\.pattern must be one of at_most"),
+    (("[[budget]]", "[budget]"), "budget is .* must be a list of tables"),
+    (("cost = {5 = 1", "cost = {5 = 'a'"), r"budget\[0\]\.cost\.5 is 'a'; it must be a number"),
+]
+
+
+def test_what_a_file_declares_wrongly_is_named(tmp_path):
+    for change, message in WRONG:
+        (tmp_path / "problem.toml").write_text(FILE.replace(*change))
+        with pytest.raises(PeakError, match=message):
+            read_problem_file(tmp_path / "problem.toml").model()
 
 
 def kept_for_ever(problem, limit, costs, refills):
