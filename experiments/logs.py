@@ -25,9 +25,9 @@ import numpy as np
 
 from experiments.drawing import curve, label
 from experiments.records import VERSION, Check, FigureRecord, Floats, Longs, Request, Row, at_most, exact, spread
+from experiments.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, new_figure
 from peakrl import Assumptions, Logs, compile_model, learn, problems, solve
 from peakrl.learners import Pessimistic
-from peakrl.report.style import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, new_figure
 from peakrl.sweeps import Task
 
 if TYPE_CHECKING:
