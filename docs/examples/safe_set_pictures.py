@@ -3,6 +3,7 @@
 import math
 from pathlib import Path
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -26,6 +27,7 @@ pendulum = peakrl.ContinuousProblem(
 upright = peakrl.safe_set(pendulum, cells=400)
 pole = peakrl.safe_set(peakrl.problems.cartpole(block=5), cells=(48, 40, 42, 40))
 
+mpl.rc("font", size=8)
 figure = Figure(figsize=(8.4, 2.9), layout="constrained")
 left, *slices = figure.subplots(1, 3)
 angle, speed = np.meshgrid(np.linspace(-0.4995, 0.4995, 300), np.linspace(-2.498, 2.498, 300))
