@@ -18,7 +18,7 @@ def test_the_map_shows_the_safe_choices_of_its_cells(name, most, horizon, monkey
     monkeypatch.setattr(safe_sets, "MOST_CELLS", most)
     make, cells = systems.SYSTEMS[name]
     safe = peakrl.safe_set(make(), cells=cells, horizon=horizon)
-    (drawn, _) = safe_sets.safe_set_section(safe).main
+    (drawn,) = safe_sets.safe_set_section(safe).main
     spec, d = drawn.content, safe.problem.dimensions
     (layer,) = spec["layers"]
     assert 0.1 * most < spec["nodes"] <= most or spec["nodes"] == safe.grid.size

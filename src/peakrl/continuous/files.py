@@ -84,9 +84,7 @@ def read_set(path: str | Path, problem: Any) -> tuple[Grid, int | None, Ints, ND
             raise ValueError("its choices do not keep what its cells claim")
         cell = first_unproved(problem, claim_of(grid, horizon, layer, np.where(claimed, choice, -1), steps))
         if cell is not None:
-            where = ", ".join(
-                f"{name} {x:.6g}" for name, x in zip(problem.names, np.mean(grid.bounds(cell), 0), strict=True)
-            )
+            where = problem.named(np.mean(grid.bounds(cell), axis=0))
             raise ValueError(f"it is not a safe set of {problem.name!r}: its choice near {where} is not proved")
         return grid, horizon, layer, kept, float(plain["measured"])
 

@@ -62,11 +62,6 @@ class Images:
         self.reward_high: Floats = np.full(judged, -np.inf)
         self._fill()
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all tables."""
-        return sum(table.nbytes for table in self.tables) + self.satisfied.nbytes
-
     def by_cell(self, table: NDArray[Any]) -> NDArray[Any]:
         """Return [choice, cell] of a table [choice, position] over what constraints and rewards read."""
         full = np.broadcast_to(table.reshape(-1, *self.shapes[-1]), (len(table), *self.grid.cells))

@@ -212,7 +212,7 @@ class ContinuousProblem:
             raise ProblemError(f"constraints of {self.name!r} returned {found!r}; it must return a list of arrays")
         return found
 
-    def named(self, point: Floats) -> str:
+    def named(self, point: Any) -> str:
         """Return a state as text."""
         return ", ".join(f"{name} {value:.6g}" for name, value in zip(self.names, point, strict=True))
 

@@ -87,7 +87,7 @@ class GridGuard(Guard):
         if not self.offer(place).nearest:
             self.close(lane)  # what follows from a contradiction is explained by it
             why = self.safe.reason(x, self.safe.choices[0], lane.step // self.block)
-            raise TargetError(f"no action is safe at step {lane.step} in the state {self._named(x)}: {why}")
+            raise TargetError(f"no action is safe at step {lane.step} in the state {self.problem.named(x)}: {why}")
         return place
 
     def end(self, lane: Lane, observation: Any) -> None:
@@ -166,8 +166,8 @@ class GridGuard(Guard):
         if least[row] <= SMALL * (problem.high[j] - problem.low[j]):
             hint = " If the environment computes the same with other rounding, declare slack= or measured="
         raise TargetError(
-            f"the step from {self._named(x[row])} by action {shown(self.labels[index])} to "
-            f"{self._named(following[row])} contradicts the dynamics of {self.name!r}: {problem.names[j]!r} is "
+            f"the step from {problem.named(x[row])} by action {shown(self.labels[index])} to "
+            f"{problem.named(following[row])} contradicts the dynamics of {self.name!r}: {problem.names[j]!r} is "
             f"{least[row]:.3g} beyond what they allow. The safe set is valid only if they are true.{hint}"
         )
 
@@ -187,9 +187,6 @@ class GridGuard(Guard):
             off = np.maximum(image.low - error - y, y - image.high - error)
         found: Floats = np.where(np.isnan(off), np.inf, off)
         return found
-
-    def _named(self, x: Any) -> str:
-        return ", ".join(f"{name} {value:.6g}" for name, value in zip(self.problem.names, x, strict=True))
 
 
 @guard_of.register

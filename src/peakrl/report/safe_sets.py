@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from peakrl.continuous import GridSafeSet
-from peakrl.report.blocks import Drawn, Section, Table, packed, run_lengths
+from peakrl.report.blocks import Drawn, Section, packed, run_lengths
 from peakrl.report.policy_blocks import LONGEST_FIELD, MOST_NAMED, amounts
 
 #: Most cells of a map.
@@ -20,21 +20,13 @@ MOST_CELLS = 200_000
 
 def safe_set_section(safe: GridSafeSet) -> Section:
     """Return the section of a safe set."""
-    problem, grid = safe.problem, safe.grid
-    rows = [
-        (name, f"{low:g} to {high:g}", count, rule)
-        for name, low, high, count, rule in zip(
-            problem.names, problem.low, problem.high, grid.cells, problem.outside, strict=True
-        )
-    ]
-    table = Table("safe-set-box", "Coordinates", ("name", "range", "cells", "what happens outside"), rows)
     lead = (
         f"{repr(safe)[1:-1]}. Proved for every real number in these cells, if the dynamics are those of the problem, "
         "disturbances stay in their ranges, and the states that are looked up are the true ones"
         + (f" within {safe.measured:g}." if safe.measured else ".")
     )
     badge = ("good" if safe.share else "bad", f"{safe.share:.1%} of the box is safe")
-    return Section("safe-set", problem.name, lead, [map_of(safe), table], badge)
+    return Section("safe-set", safe.problem.name, lead, [map_of(safe)], badge)
 
 
 def map_of(safe: GridSafeSet) -> Drawn:
