@@ -25,10 +25,11 @@ from naive.problems import (
     trajectories,
 )
 from naive.ragged import change_fault, distribution_fault, number_lists, repeated_member
-from naive.safe_q import PracticalTwin
+from naive.safe_q import DiscountedPracticalTwin, PracticalTwin
 from naive.scheduling import best_over_all_orders, expected_costs_of_order, order_costs
 
 __all__ = [
+    "DiscountedPracticalTwin",
     "PracticalTwin",
     "Walk",
     "Xoshiro",

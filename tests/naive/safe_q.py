@@ -183,3 +183,33 @@ class PracticalTwin:
                 self.remembers, self.proved = False, k + 1
                 self.begin()
         return trace
+
+
+class DiscountedPracticalTwin(PracticalTwin):
+    """The same without an end: all steps are step 0, and step 1 is step 0 at a discount."""
+
+    def __init__(self, problem, model, settings, span, *, penalty, discount):
+        self.discount = discount
+        super().__init__(problem, model, settings, penalty=penalty, start=[span / (1 - discount)] * problem.horizon)
+        self.start[-1] = span
+
+    def w(self, h, state):
+        return (self.discount if h else 1.0) * super().w(0, state)
+
+    def columns(self, h, state):
+        return [0]
+
+    def run(self, episodes, seed):
+        self.walk = walk = Walk(self.problem, seed)
+        for k in range(episodes):
+            state, path = walk.reset(), []
+            table = self.table()
+            for _ in range(self.horizon):
+                action = table[0, state]
+                following, r, f = walk.step(action)
+                path.append((0, state, action, r, f, following))
+                state = following
+            self.learn(path)
+            if self.remembers and self.w(0, path[0][1]) == -math.inf:
+                self.remembers, self.proved = False, k + 1
+                self.begin()

@@ -166,7 +166,7 @@ def distributions_of_rows(model: TabularModel | None, assumptions: Assumptions) 
     key_of = assumptions.shared_transitions
     if model is None or not key_of:
         return np.empty(0, np.int32)
-    own = model.layout.row_distribution
+    own = model.row_distribution
     if key_of is True:
         return own.astype(np.int32)
     numbers: dict[Any, int] = {}
@@ -305,11 +305,14 @@ class Limits:
     def __init__(self, assumptions: Assumptions, space: Space) -> None:
         self.space = space
         self.function = assumptions.constraints
+        if space.discount is not None and assumptions.safe_policy is not None:
+            raise SettingsError("a safe_policy has a horizon: with a discount declare support or constraints instead")
         self.policy = None if assumptions.safe_policy is None else SafePolicy(assumptions.safe_policy)
         #: What the support proves to be safe, given the safe policy if there is one.
         self.safe: SafeSet | None = None
         if assumptions.support is not None:
             support = as_model(assumptions.support)
+            support = support if space.discount is None else support.with_horizon(None)
             self.safe = SafeSet(support) if self.policy is None else self.policy.widened(support)
         #: [row of the support]: its next states, computed on demand.
         self._known: dict[int, set[Hashable]] = {}
@@ -331,7 +334,7 @@ class Limits:
     def forbidden(self, first: int) -> Forbidden:
         """Return what is forbidden of the rows from `first` on."""
         space = self.space
-        columns = space.horizon if space.shared else 1
+        columns = space.columns
         forbidden = np.zeros((space.rows - first, columns), np.bool_)
         max_violation = np.zeros(space.rows - first)
         if self.safe is not None and self.same(self.safe.model):
@@ -351,7 +354,7 @@ class Limits:
 
     def _steps(self, slot: int) -> range:
         """Return the steps of the columns of a slot."""
-        if self.space.shared:
+        if self.space.shift:
             return range(self.space.horizon)
         step = int(self.space.slot_step[slot])
         return range(step, step + 1)
@@ -392,8 +395,7 @@ class Limits:
     def declared_values(self, first: int) -> Floats:
         """[row - first, column]: the least declared constraint value."""
         space = self.space
-        columns = space.horizon if space.shared else 1
-        values = np.zeros((space.rows - first, columns))
+        values = np.zeros((space.rows - first, space.columns))
         for row in range(first, space.rows):
             slot = int(space.slot_of_row[row])
             state, action = space.state_of_slot(slot), space.action_of_row(row)
@@ -453,9 +455,10 @@ class Limits:
 
     def _walk(self, model: TabularModel) -> None:
         """Check every allowed action of every state that allowed actions can reach."""
-        declared, here = self.forbidden(0), set(model.first_slot.tolist())
-        for step in range(model.horizon):
-            column, after = step if model.stationary else 0, set[int]()
+        declared, here, before = self.forbidden(0), set(model.first_slot.tolist()), set[int]()
+        for step in range(model.steps or model.num_slots):
+            column, after = step * self.space.shift, set[int]()
+            before |= here
             for slot in sorted(here):
                 state = model.state_of_slot(slot)
                 if not declared.counts[slot, column]:
@@ -470,7 +473,7 @@ class Limits:
                             self.check_step(step, slot, row, model.state_of_slot(following), violation)
                         except TargetError as error:
                             raise SettingsError(f"at step {step} on {model.name!r}, {error}") from None
-            here = after
+            here = after if model.steps else after - before
 
     def _violates(self, step: int, state: Hashable, action: Hashable, unknown: bool) -> bool:
         """Does an action violate the declared constraints? `unknown` if none are declared."""
@@ -543,7 +546,7 @@ class Limits:
         state, action = self.space.state_of_slot(slot), self.space.action_of_row(row)
         where = f"action {action!r} in state {state!r}"
         safe = self.proves and (chosen or bool(self.proved(step, state, [action]).any()))
-        if following is not None and step + 1 < self.space.horizon:
+        if following is not None and (step + 1 < self.space.horizon or self.space.discount is not None):
             self._check_following(step, state, action, following, where, safe=safe)
         if safe and violation > 0:
             says = "it is the safe policy's" if self._own(step, state, action) else "by the declared support it is safe"

@@ -21,6 +21,9 @@ step, episodes are played step by step (`training.trainer`).
 Most algorithms are a `TabularAlgorithm`, which has all of this but the initial values of new states (`start`) and
 the results; how it learns stands in the hooks of its tables (`learners.episode`).
 
+With a discount (`discounts`) tables have one column. What follows a step is in the same column, and the state in which
+an episode is cut off keeps its value; only an end has value 0.
+
 Changes of the behaviour policy are noted in a `Log`, so that every pi^k is known: from an episode on, a node takes a
 row. Whoever calls the methods above has set that episode.
 
@@ -80,6 +83,8 @@ class LearnerSettings(BaseModel, ABC):
 
     #: For environments: does the algorithm need separate tables for each step, even if the target is stationary?
     by_step: ClassVar[bool] = False
+    #: Can it learn with a discount, with one column of tables?
+    discounts: ClassVar[bool] = False
 
     def __init__(self, **values: Any) -> None:
         try:
@@ -150,10 +155,10 @@ class Sizes:
         return hi - lo if hi > lo else 1.0
 
     @classmethod
-    def of_model(cls, model: TabularModel) -> Sizes:
-        """Return the sizes of a model."""
+    def of_model(cls, model: TabularModel, steps: int | None = None) -> Sizes:
+        """Return the sizes of a model; an episode has `steps` steps if it has no end."""
         return cls(
-            model.horizon, model.num_constraints, model.max_states, model.max_actions,
+            steps or model.horizon, model.num_constraints, model.max_states, model.max_actions,
             model.reward_range, model.constraint_bounds,
         )  # fmt: skip
 
@@ -274,8 +279,8 @@ class Algorithm(ABC):
 
     @property
     def columns(self) -> int:
-        """Number of columns of its tables: one for each step if steps share slots, otherwise 1."""
-        return self.space.horizon if self.space.shared else 1
+        """Number of columns of its tables."""
+        return self.space.columns
 
     @property
     def log_room(self) -> int:
@@ -473,7 +478,7 @@ class TabularAlgorithm(Algorithm, Generic[T]):
         self, task: Task, kind: type[T], sizes: Mapping[str, int] = MappingProxyType({}), **constants: Any
     ) -> None:
         super().__init__(task)
-        space, shift = self.space, int(self.space.shared)
+        space, shift = self.space, self.space.shift
         own = {"slot": 0, "row": 0, "entry": 0, "cell": 0, "step": space.horizon, "column": self.columns}
         known = {"shift": shift, "ends": space.ends, "lowest": task.sizes.reward_range[0], "span": task.sizes.span}
         self.store = TableStore(kind, own | {"after": self.columns + shift} | dict(sizes), **(known | constants))
@@ -489,7 +494,7 @@ class TabularAlgorithm(Algorithm, Generic[T]):
         """The model that episodes are drawn from."""
         model = compiled(self.task)
         payoff = self.payoffs(model.payoffs.reward, model.record_violation, model.payoffs.constraints)
-        return Simulator(model.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, payoff)
+        return Simulator(self.space.layout, model.sampler, model.payoffs.stride, model.payoffs.row_payoff, payoff)
 
     @cached_property
     def path(self) -> Path:

@@ -75,8 +75,8 @@ def cells_of(model: TabularModel | None) -> int:
     """Return the largest number of cells: one for each outcome of a row of a model; unknown, hence 0, otherwise."""
     if model is None:
         return 0
-    sizes = np.diff(model.layout.outcome_start)
-    return int(sizes[model.layout.row_distribution].sum())
+    sizes = np.diff(model.outcome_start)
+    return int(sizes[model.row_distribution].sum())
 
 
 def counted_outcomes(counts: TransitionCounts) -> Outcomes:
@@ -141,8 +141,8 @@ class CountingAlgorithm(TabularAlgorithm[T]):
 
     def end_values(self) -> Floats:
         """[end, column (+ 1 if steps share slots)]: value of an end, whose rewards are 0, counted from the lowest."""
-        left = np.arange(self.space.horizon, -1, -1) * (0.0 - self.task.sizes.reward_range[0])
-        return left[None, :] if self.space.shared else left[:, None]
+        left = self.space.left * (0.0 - self.task.sizes.reward_range[0])
+        return left[None, :] if self.space.shift else left[: self.space.ends, None]
 
     def forbid(self, declared: Forbidden) -> None:
         """Plan without what is declared to fail."""

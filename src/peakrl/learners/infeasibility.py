@@ -57,12 +57,12 @@ class Memory:
 
     def proof(self, space: Space, first: int) -> list[Witness]:
         """Every observation that the proof rests on, from the dead first state on."""
-        start, lines = space.layout.row_start, []
+        start, lines, ahead = space.layout.row_start, [], int(space.discount is None)
         queue = [(0, first)]
         seen = set(queue)
         for step, slot in queue:
             for row in range(int(start[slot]), int(start[slot + 1])):
-                witness = int(self.witness[row, step if space.shared else 0])
+                witness = int(self.witness[row, step * space.shift])
                 if witness == NO_WITNESS:  # in a damaged file only
                     raise StorageError(
                         "the proof of infeasibility in this file is damaged: an action is not known to fail"
@@ -78,7 +78,7 @@ class Memory:
                     )
                 )
                 # Nothing is dead after the last step.
-                if led and step + 1 < space.horizon and (step + 1, witness) not in seen:
-                    seen.add((step + 1, witness))
-                    queue.append((step + 1, witness))
+                if led and step + ahead < space.horizon and (step + ahead, witness) not in seen:
+                    seen.add((step + ahead, witness))
+                    queue.append((step + ahead, witness))
         return lines

@@ -32,6 +32,10 @@ first state proves the problem infeasible; from then on the same rule minimises 
   backed up, as in real-time dynamic programming.
 * Returned policy: the plan with p(o) = n(o)/n and p* = 0. An untried pair has Q = -inf and C = 0: it is taken only if
   everything else is known to fail, and after a proof of infeasibility only if nothing was tried.
+* Discount g: steps share one column, and Q(s,a) = sum_o p(o) (r(o) + g V(s'(o))) + p* most, at most most = hi / (1-g);
+  C likewise. A plan approaches this fixed point from the values of the plan before, by sweeps over all states until no
+  value changes by more than a share 1e-4 (1-g) of the range of values, 1e-7 (1-g) for the returned policy, in which
+  V is at least lo / (1-g).
 * Assumptions: a pair that is declared to fail has C of at least `LEAST_COST` before it is tried.
 * Shared distributions: outcomes of pairs that are declared to have the same distribution are counted together, by next
   state; then Q_h(s,a) = mean reward of (s,a) + sum_o p(o) V_{h+1}(s'(o)) + p* most_{h+1}, with hi as the mean reward of
@@ -121,6 +125,8 @@ OPTIMISTIC_PAIRS = 6.0
 UNKNOWN_COST = 1e200
 #: Plan with the drawn probabilities, not with means. Not a literal True: numba would compile another specialisation.
 DRAWN = np.bool_(True)
+#: With a discount: the error of values after a drawn and of a returned plan, relative to their range; most sweeps.
+DRAWN_TOLERANCE, TOLERANCE, MOST_SWEEPS = 1e-4, 1e-7, 100_000
 
 
 class PosteriorSampling(LearnerSettings):
@@ -134,6 +140,8 @@ class PosteriorSampling(LearnerSettings):
     optimism: float = Field(default=0.04, gt=0, le=1)
     #: All pairs are drawn again when the number of episodes has grown by this share.
     replan_growth: float = Field(default=0.005, gt=0, le=1)
+
+    discounts = True
 
     def check_environment(self, rules: Rules, assumptions: Assumptions) -> None:
         """Raise if shared distributions are declared as those of a model."""
@@ -200,6 +208,9 @@ class Tables(NamedTuple):
     #: [step, 0 .. H]: largest and least reward of the remaining steps.
     most: Floats
     least: Floats
+    #: Weight of the next step; the least value of a state, minus infinity without a discount.
+    discount: float
+    floor: float
     #: 1 if a column is a step, 0 if slots belong to steps.
     shift: int
     #: Do rows share distributions? Then rewards and violations are counted by row.
@@ -223,9 +234,10 @@ class PosteriorLearner(TabularAlgorithm[Tables]):
         self.starts_first, self.shares_steps = self.depends_on is None, task.space.shared
         lo, hi = task.sizes.reward_range
         hi = hi if task.assumptions.max_reward is None else min(hi, task.assumptions.max_reward)
-        left = np.arange(task.sizes.horizon, -1, -1.0)
+        left, discount = task.space.left, task.space.discount
         super().__init__(
             task, Tables, {"distribution": 0, "limited": 0}, groups=NO_GROUPS, most=hi * left, least=lo * left,
+            discount=discount or 1.0, floor=-np.inf if discount is None else lo * left[0],
             shared=bool(self.grouping), least_share=settings.optimism,
             growth=settings.replan_growth, credit=CREDIT,
         )  # fmt: skip
@@ -249,8 +261,8 @@ class PosteriorLearner(TabularAlgorithm[Tables]):
         if first == 0:
             tables.words[:] = seed_state(np.uint64(self.task.seed) ^ STREAM)
         offers = np.flatnonzero(np.diff(self.layout.row_start[first:])) + first
-        tables.value[offers] = tables.most if space.shared else tables.most[space.slot_step[offers], None]
-        if space.shared:
+        tables.value[offers] = tables.most if space.shift else tables.most[space.slot_step[offers], None]
+        if space.shift:
             tables.value[offers, -1] = 0.0
         else:
             self._link(first)
@@ -360,12 +372,18 @@ class PosteriorLearner(TabularAlgorithm[Tables]):
 
     def _judged(self) -> tuple[Floats, NDArray[np.int32]]:
         """[row, column]: Q with the empirical means, and why a row is known to fail."""
-        value, witness = np.empty(shape := (self.space.rows, self.columns)), np.empty(shape, np.int32)
-        judge_all(self.decision(), self.layout, value, witness, NO_WITNESS, VIOLATES, DECLARED)
+        value, witness = np.empty(shape := (self.space.rows, self.columns)), np.full(shape, NO_WITNESS, np.int32)
+        known = self.decision()
+        judge_all(known, self.layout, value, witness)
         if self.proved_in:
             # The returned policy then avoids untried rows, which does not make a state with one a dead end.
             known = self._planned(self.tables._replace(proved=np.zeros(1, np.int64)))
-            judge_all(known, self.layout, np.empty_like(value), witness, NO_WITNESS, VIOLATES, DECLARED)
+        if self.space.discount is not None:  # find the dead slots again: each rests on others that were found before
+            known = known._replace(cost=np.zeros_like(known.cost))
+        if self.proved_in or self.space.discount is not None:
+            witness[:] = NO_WITNESS
+            while judge_all(known, self.layout, np.empty_like(value), witness):
+                pass
         return value, witness
 
     def values(self) -> Floats:
@@ -429,24 +447,40 @@ def judge(tables: Tables, layout: Layout, drawn: bool, step: int, row: int) -> t
         while cell != NO_CELL:
             weight = tables.cell_weight[cell] if drawn else tables.cell_count[cell] / visits
             following = tables.cell_next[cell]
-            q += weight * (tables.cell_reward[cell] + tables.value[following, there])
-            cost = tables.cell_cost[cell] + tables.cost[following, there]
-            if cost > 0.0:
-                c += weight * cost
+            q += weight * (tables.cell_reward[cell] + tables.discount * tables.value[following, there])
+            cost, later = tables.cell_cost[cell], tables.cost[following, there]
+            if cost + later > 0.0:
+                c += weight * (cost + tables.discount * later)
                 fails = True
             cell = tables.cell_link[cell]
-        highest = tables.most[step] - tables.most[step + 1]
+        after = tables.discount * tables.most[step + 1]
+        highest = tables.most[step] - after
         if tables.shared:
             tried = tables.tried[row] > 0
-            lowest = tables.least[step] - tables.least[step + 1]
+            lowest = tables.least[step] - tables.discount * tables.least[step + 1]
             q += tables.row_reward[row] if tried else (highest if drawn else lowest)
             c += tables.row_cost[row] if tried else tables.max_violation[row]
             highest = 0.0
         if drawn:
-            q = min(q + tables.optimism[distribution] * (highest + tables.most[step + 1]), tables.most[step])
+            q = min(q + tables.optimism[distribution] * (highest + after), tables.most[step])
         if fails:
             c = max(c, LEAST_COST)
     return q, c
+
+
+@inlined
+def best_row(tables: Tables, layout: Layout, drawn: bool, step: int, slot: int) -> tuple[float, float, int]:
+    """Return the value and the cost of a slot at a step, and the row that attains them."""
+    column = step * tables.shift
+    first, last = layout.row_start[slot], layout.row_start[slot + 1]
+    least, best, chosen = np.inf, -np.inf, first
+    for row in range(first, last):
+        q, c = judge(tables, layout, drawn, step, row)
+        if tables.forbidden.shape[0] > 0 and tables.forbidden[row, column]:
+            c = max(c, LEAST_COST)
+        if c < least / TIE or (c <= least * TIE and q > best):
+            least, best, chosen = min(c, least), q, row
+    return max(best, tables.floor), least, chosen
 
 
 @loop
@@ -460,15 +494,8 @@ def back_up(
 ) -> None:
     """Update the row of a slot at a step."""
     column = step * tables.shift
-    first, last = layout.row_start[slot], layout.row_start[slot + 1]
-    least, best, chosen = np.inf, -np.inf, first
-    for row in range(first, last):
-        q, c = judge(tables, layout, drawn, step, row)
-        if tables.forbidden.shape[0] > 0 and tables.forbidden[row, column]:
-            c = max(c, LEAST_COST)
-        if c < least / TIE or (c <= least * TIE and q > best):
-            least, best, chosen = min(c, least), q, row
-    if last > first:
+    if layout.row_start[slot + 1] > layout.row_start[slot]:
+        best, least, chosen = best_row(tables, layout, drawn, step, slot)
         tables.value[slot, column], tables.cost[slot, column] = best, least
         if tables.greedy[slot, column] != chosen:
             tables.greedy[slot, column] = chosen
@@ -476,9 +503,30 @@ def back_up(
 
 
 @loop
-def make_plan(tables: Tables, layout: Layout, drawn: bool, log: Log) -> None:
-    """Back up every slot of every step, the last step first."""
+def settle(tables: Tables, layout: Layout, drawn: bool) -> int:
+    """Without an end: back up all slots until values and costs hardly change; return how often."""
+    tolerance = DRAWN_TOLERANCE if drawn else TOLERANCE
+    enough = tolerance * (tables.most[0] - tables.least[0]) * (1.0 - tables.discount)
     slots = layout.row_start.shape[0] - 1
+    for sweep in range(MOST_SWEEPS):
+        settled = True
+        for back in range(slots):
+            slot = slots - 1 - back
+            if layout.row_start[slot + 1] > layout.row_start[slot]:
+                best, least, _ = best_row(tables, layout, drawn, 0, slot)
+                value, cost = tables.value[slot, 0], tables.cost[slot, 0]
+                settled &= abs(best - value) <= enough and abs(least - cost) <= tolerance * least
+                tables.value[slot, 0], tables.cost[slot, 0] = best, least
+        if settled:
+            return sweep + 1
+    return MOST_SWEEPS
+
+
+@loop
+def make_plan(tables: Tables, layout: Layout, drawn: bool, log: Log) -> int:
+    """Back up every slot of every step, the last step first; return how often each slot was backed up."""
+    slots = layout.row_start.shape[0] - 1
+    sweeps = settle(tables, layout, drawn) if tables.discount < 1.0 else 0
     for back in range(layout.horizon):
         step = layout.horizon - 1 - back
         if tables.shift == 1:
@@ -489,6 +537,7 @@ def make_plan(tables: Tables, layout: Layout, drawn: bool, log: Log) -> None:
             while slot != NO_SLOT:
                 back_up(tables, layout, drawn, step, slot, log)
                 slot = tables.slot_link[slot]
+    return sweeps + (layout.horizon if tables.shift == 1 else 1)
 
 
 @inlined
@@ -573,8 +622,7 @@ def replan(tables: Tables, layout: Layout, share: float, log: Log) -> None:
     """Draw every distribution and plan."""
     for distribution in range(tables.head.shape[0]):
         draw_distribution(tables, distribution, share)
-    make_plan(tables, layout, DRAWN, log)
-    steps = layout.horizon if tables.shift == 1 else 1
+    steps = make_plan(tables, layout, DRAWN, log)
     rows = layout.row_start[layout.row_start.shape[0] - 1]
     tables.plan_work[0] += DRAW_WORK * tables.cells[0] + steps * (rows + tables.cells[0])
     tables.plans[0] += 1
@@ -612,33 +660,35 @@ def out_of_cells(tables: Tables, layout: Layout) -> bool:
 
 
 @loop
-def judge_all(
-    tables: Tables,
-    layout: Layout,
-    value: Floats,
-    witness: Ints,
-    no_witness: int,
-    violates: int,
-    declared: int,
-) -> None:
-    """Set [row, column] Q with the means, and why a row is known to fail: it violates, or leads to a dead slot."""
+def judge_all(tables: Tables, layout: Layout, value: Floats, witness: Ints) -> bool:
+    """Set [row, column] Q with the means and, unless it is set, why a row is known to fail: it violates, or leads to a
+    dead slot. Without an end, return whether another slot is dead.
+    """
+    found = False
     slots = layout.row_start.shape[0] - 1
     for column in range(value.shape[1]):
         for slot in range(slots):
             step = column if tables.shift == 1 else tables.slot_step[slot]
+            dead = tables.discount < 1.0 and layout.row_start[slot] < layout.row_start[slot + 1]
             for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
                 q, c = judge(tables, layout, False, step, row)
                 value[row, column] = q
-                witness[row, column] = no_witness
+                if witness[row, column] != NO_WITNESS:
+                    continue
                 if tables.max_violation[row] > 0.0:
-                    witness[row, column] = violates
+                    witness[row, column] = VIOLATES
                 elif tables.forbidden.shape[0] > 0 and tables.forbidden[row, column]:
-                    witness[row, column] = declared
+                    witness[row, column] = DECLARED
                 elif 0.0 < c < UNKNOWN_COST:
                     cell = tables.head[tables.distribution_of_row[row]]
                     while cell != NO_CELL and tables.cost[tables.cell_next[cell], (step + 1) * tables.shift] == 0.0:
                         cell = tables.cell_link[cell]
-                    witness[row, column] = violates if cell == NO_CELL else tables.cell_next[cell]
+                    witness[row, column] = VIOLATES if cell == NO_CELL else tables.cell_next[cell]
+                else:
+                    dead = False
+            if dead and tables.cost[slot, column] == 0.0:
+                tables.cost[slot, column], found = LEAST_COST, True
+    return found
 
 
 register(Tables, learn=learn_path, pause=out_of_cells)

@@ -14,6 +14,7 @@ that information from the end of an episode reaches its beginning at once:
   so from then on alpha = (H+1)/(H+m+t): the initial value counts for m visits, and no action is abandoned after one
   unlucky outcome.
 * Shared steps: if nothing depends on the step, a transition updates Q_h(s,a) for every h, with one shared count.
+* Discount g: delta = R + g W(s') - Q(s,a), with one table for all steps; Q starts at span / (1-g).
 * Step sizes separate trend from noise (the bias-adjusted Kalman filter of George and Powell, 2006): with
   g = c/(c+t), smoothed error b <- (1-g) b + g delta and square v <- (1-g) v + g delta^2,
 
@@ -81,6 +82,8 @@ class SafeQ(LearnerSettings):
     #: Penalty weight after a proof of infeasibility; by default it follows from 1 % of the tightest constraint bound.
     penalty: float | None = Field(default=None, ge=0, le=LARGEST_PENALTY)
 
+    discounts = True
+
     def make(self, task: Task) -> SafeQLearner:
         """Return the algorithm for a target."""
         check_max_reward(task.model, task.assumptions.max_reward)
@@ -123,9 +126,11 @@ class Tables(NamedTuple):
     before: Annotated[Longs, table("column", stored=False)]
     #: Rows with the same constraints.
     groups: Groups
-    #: [step]: initial value of Q; at the last step, the largest reward of a step above the lower end `lowest`.
+    #: [step]: initial value of Q; the largest reward of a step above the lower end `lowest`; weight of the next step.
     initial: Floats
+    above: float
     lowest: float
+    discount: float
     #: The first slots, this many, are ends of episodes.
     ends: int
     #: 1 if a column is a step (stationary), 0 if slots belong to steps (layered).
@@ -148,10 +153,10 @@ class SafeQLearner(TabularAlgorithm[Tables]):
         above = sizes.span if most is None else most - lo
         if not 0 < above <= sizes.span:
             raise SettingsError(f"max_reward is {most}; rewards lie between {lo:g} and {hi:g}, so it must too")
-        initial = above * np.arange(sizes.horizon, 0, -1.0)
-        own = {"counted": space.horizon if space.shared and not self.shares_steps else 1, "trials": settings.trials}
+        own = {"counted": 1 if self.shares_steps else space.columns, "trials": settings.trials}
         super().__init__(
-            task, Tables, own, groups=NO_GROUPS, initial=initial, share=self.shares_steps,
+            task, Tables, own, groups=NO_GROUPS, initial=above * space.left[:-1], above=above,
+            discount=space.discount or 1.0, share=self.shares_steps,
         )  # fmt: skip
 
     # Tables --------------------------------------------------------------------------------------------------
@@ -160,8 +165,8 @@ class SafeQLearner(TabularAlgorithm[Tables]):
         """New entries start optimistic; rows whose group is known to violate are forbidden."""
         space, tables = self.space, self.tables
         if first == 0:
-            left = np.arange(space.horizon, -1, -1) * (0.0 - tables.lowest)  # after an early end rewards are 0
-            tables.w[: space.ends] = left if space.shared else left[: space.ends, None]
+            left = space.left * (0.0 - tables.lowest)  # after an early end rewards are 0
+            tables.w[: space.ends] = left if space.shift else left[: space.ends, None]
         fill_slots(tables, self.layout, max(first, space.ends))
         if self.task.model is not None:
             self.store.set(groups=self.groups)
@@ -281,11 +286,11 @@ def update_row(
 ) -> None:
     """Move Q of a row towards reward + W(following) in columns low .. high; `own` is that of the transition."""
     ahead = tables.shift
-    target = reward + tables.w[following, own + ahead]
+    target = reward + tables.discount * tables.w[following, own + ahead]
     alpha = step_size(tables, layout, row, 0 if tables.share else low, tables.q[row, own], target)
     for column in range(low, high):
         old = tables.q[row, column]
-        target = reward + tables.w[following, column + ahead]
+        target = reward + tables.discount * tables.w[following, column + ahead]
         tables.q[row, column] = old + alpha * (target - old) if old > -np.inf else old
     for column in range(low, high):
         if tables.q[row, column] == -np.inf and tables.witness[row, column] == NO_WITNESS:
@@ -303,7 +308,7 @@ def step_size(tables: Tables, layout: Layout, row: int, counted: int, old: float
     # The difference of two infinities is NaN.
     if old > -np.inf and target > -np.inf:
         if tables.square.shape[0] > 0:
-            error = target - old if t > 1 else tables.initial[-1]
+            error = target - old if t > 1 else tables.above
             tables.square[row, counted] += (error * error - tables.square[row, counted]) / t
         alpha = adaptive_rate(tables.errors, row, counted, t, target - old)
     return alpha

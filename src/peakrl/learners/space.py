@@ -5,11 +5,13 @@ its actions, in the order of the visits. With `by_step` a state has a slot for e
 layered model); otherwise one slot serves every step (`shared`). Its first `ends` slots are the end of an episode, which
 has no actions: one for all steps, or one for each step 0..H.
 
-A column of a table is a step if steps share slots; otherwise there is one column.
+A column of a table is a step if steps share slots; otherwise there is one column. With a discount steps share slots
+and the one column, which is also what follows each step: an episode is only a stretch of a walk without an end.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from functools import cached_property
 from typing import Annotated, Any, NamedTuple
@@ -17,32 +19,77 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.errors import TargetError
+from peakrl.errors import SettingsError, TargetError
 from peakrl.gym.adapter import Observed, Rules
 from peakrl.learners.episode import Changes
 from peakrl.learners.tables import TableStore, check_rows, table
-from peakrl.memory import BYTES_WITH_VALUES, check_tables
+from peakrl.memory import BYTES_WITH_VALUES, MOST_STEPS, check_tables
 from peakrl.policy.tables import first_rows
 from peakrl.records import Field, Record
 from peakrl.space import MOST_INDICES, expand, frozen, starts_of
 from peakrl.spaces import ActionNumbers
 from peakrl.tabular import TabularModel
-from peakrl.types import Ints, Layout, Longs
+from peakrl.types import Floats, Ints, Layout, Longs
 from peakrl.visited import VisitedStates
 
+#: Without a horizon an episode is cut off when later rewards have this weight.
+LEAST_WEIGHT = 0.01
 
-class ModelSpace:
-    """The space of a compiled model."""
+
+def steps_with(discount: float, steps: int | None) -> int:
+    """Return the steps of an episode; if it has no end, those that matter with a discount."""
+    if steps is not None:
+        return steps
+    steps = math.ceil(math.log(LEAST_WEIGHT) / math.log(discount))
+    if steps > MOST_STEPS:
+        raise SettingsError(f"with discount {discount} an episode has {steps:,} steps: give the target a horizon")
+    return steps
+
+
+class Columns:
+    """The columns of tables, and how much the remaining steps weigh."""
+
+    #: Steps of an episode at most; does one set of slots serve every step?
+    horizon: int
+    shared: bool
+    #: None with a horizon.
+    discount: float | None
+
+    @property
+    def shift(self) -> int:
+        """1 if a column is a step, otherwise 0."""
+        return int(self.shared and self.discount is None)
+
+    @property
+    def columns(self) -> int:
+        """One for each step if steps share slots and there is no discount, otherwise 1."""
+        return self.horizon if self.shift else 1
+
+    @property
+    def left(self) -> Floats:
+        """[step, 0 .. H]: total weight of the remaining rewards; the same at every step without an end."""
+        if self.discount is not None:
+            return np.full(self.horizon + 1, 1.0 / (1.0 - self.discount))
+        return np.arange(self.horizon, -1, -1.0)
+
+
+class ModelSpace(Columns):
+    """The space of a compiled model; with a discount of the model without an end."""
 
     ends = 0
     #: Are observations known to be states, so that what follows them can prove infeasibility?
     observes_states = True
 
-    def __init__(self, model: TabularModel) -> None:
+    def __init__(self, model: TabularModel, discount: float | None = None) -> None:
+        if discount is None:
+            self.layout = model.layout
+        else:
+            self.layout = model.one_step._replace(horizon=steps_with(discount, model.steps))
+            model = model.with_horizon(None)
         every_step = model.num_slots if model.stationary else 1
-        check_tables(model.name, model.horizon, every_step, each=BYTES_WITH_VALUES)
-        self.model, self.horizon, self.shared = model, model.horizon, model.stationary
-        self.slots, self.rows, self.layout = model.num_slots, model.num_rows, model.layout
+        check_tables(model.name, model.lines, every_step, each=BYTES_WITH_VALUES)
+        self.model, self.shared, self.discount = model, model.stationary, discount
+        self.slots, self.rows, self.horizon = model.num_slots, model.num_rows, self.layout.horizon
         self.slot_state, self.row_action = model.slot_state, model.row_action
         self.state_of_slot, self.action_of_row = model.state_of_slot, model.action_of_row
 
@@ -74,7 +121,7 @@ class ModelSpace:
 
     def nodes_of(self, table: NDArray[Any]) -> Ints:
         """[node] of a table of rows [slot, column]."""
-        if not self.shared:
+        if not self.shift:
             return table[:, 0].astype(np.int32)
         return np.concatenate([table.T, np.zeros((1, self.slots), table.dtype)]).ravel().astype(np.int32)
 
@@ -115,11 +162,11 @@ SPACE_FIELDS = {
 }
 
 
-class GrowingSpace:
+class GrowingSpace(Columns):
     """The visited states of an environment, and their actions."""
 
-    def __init__(self, rules: Rules, *, by_step: bool) -> None:
-        self.rules, self.horizon, self.shared = rules, rules.horizon, not by_step
+    def __init__(self, rules: Rules, *, by_step: bool, discount: float | None = None) -> None:
+        self.rules, self.horizon, self.shared, self.discount = rules, rules.horizon, not by_step, discount
         self.ends, self.observes_states = rules.horizon + 1 if by_step else 1, rules.observes_states
         one: dict[Hashable, int] = {}
         #: [step]: the slots of its states; the same mapping for all steps if they share slots.
@@ -188,7 +235,7 @@ class GrowingSpace:
     @property
     def node_stride(self) -> int:
         """Distance of two steps in the node numbers of a change log, large enough for all future states."""
-        return MOST_INDICES // (self.horizon + 1) if self.shared else 0
+        return MOST_INDICES // (self.horizon + 1) if self.shift else 0
 
     @property
     def layout(self) -> Layout:
@@ -260,17 +307,17 @@ class GrowingSpace:
     def nodes_of(self, table: NDArray[Any]) -> Ints:
         """[node] of a table of rows [slot, column]; missing slots take their first row."""
         slots, order = self._order()
-        full = np.repeat(self._noted().row_start[:-1, None], self.horizon if self.shared else 1, axis=1)
+        full = np.repeat(self._noted().row_start[:-1, None], self.columns, axis=1)
         full[: len(table)] = table
         rows = self._new_rows(order)[full[slots]].T
-        if self.shared:
+        if self.shift:
             rows = np.concatenate([rows, np.full((1, len(slots)), -1)])
         nodes: Ints = rows.ravel().astype(np.int32)
         return nodes
 
     def first_rows(self) -> Ints:
         """[node]: the first rows, which are followed before anything is learned."""
-        return self.nodes_of(np.empty((0, self.horizon if self.shared else 1), np.int64))
+        return self.nodes_of(np.empty((0, self.columns), np.int64))
 
     def entries_of(self, table: NDArray[Any]) -> NDArray[Any]:
         """[entry] of a table [row, column]."""
@@ -282,7 +329,7 @@ class GrowingSpace:
         slots, rows = self._order()
         place = np.full(self.slots, -1)
         place[slots] = np.arange(len(slots))
-        step, slot = np.divmod(node, self.node_stride) if self.shared else (0, node)
+        step, slot = np.divmod(node, self.node_stride) if self.shift else (0, node)
         order = np.argsort(episode, kind="stable")
         columns = (episode, place[slot] + step * len(slots), self._new_rows(rows)[row])
         first, second, third = (column[order].astype(np.int32) for column in columns)
@@ -299,7 +346,7 @@ class GrowingSpace:
         stages = [len(slots)] if self.shared else np.bincount(self.slot_step[slots], minlength=rules.horizon)
         return VisitedStates(
             name=rules.name,
-            steps=rules.horizon,
+            steps=rules.horizon if self.discount is None else None,
             stationary=self.shared,
             state_labels=list(numbers),
             slot_state=frozen(np.array(slot_state), np.int32, own=True),

@@ -10,6 +10,12 @@ observed to violate or are declared to fail are not chosen if there is another. 
 or 2 % of the episodes so far. UCBVI does not recognise dead ends: it is meant for problems in which every state has a
 safe action.
 
+With a discount g (as UCBVI-gamma of He, Zhou and Gu, 2021, with the bonus above) steps share one column:
+
+    Q(s,a) = min( cap, r(s,a) - lo + g mean W(s') + c g sqrt( var W(s') / n(s,a) ) ),    cap = span / (1 - g),
+
+by sweeps over all states until no W changes by more than 1e-4 span.
+
 SUCBVI (after Xiong, Du and Huang, 2023) also avoids dead ends. With D(s,a) the observed next states,
 
     F_h = pairs observed to violate, and those with some s' in D(s,a) that is dead at h+1
@@ -40,6 +46,8 @@ from peakrl.types import Bytes, Floats, Ints, Layout, Longs
 
 #: Episodes from one plan to the next: at least this many, or this share of the episodes so far.
 LEAST_BATCH, BATCH_SHARE = 10, 0.02
+#: With a discount: the error of W after a plan, relative to the largest value; most sweeps of a plan.
+TOLERANCE, MOST_SWEEPS = 1e-4, 100_000
 
 
 class UCBVI(LearnerSettings):
@@ -48,6 +56,8 @@ class UCBVI(LearnerSettings):
     #: c: bonus in standard errors.
     bonus: float = Field(default=0.5, ge=0)
 
+    discounts = True
+
     def make(self, task: Task) -> OptimisticPlanner:
         """Return the algorithm for a target."""
         return OptimisticPlanner(task, self)
@@ -55,6 +65,8 @@ class UCBVI(LearnerSettings):
 
 class SUCBVI(UCBVI):
     """Settings of SUCBVI: UCBVI that avoids dead ends."""
+
+    discounts = False
 
     def make(self, task: Task) -> OptimisticPlanner:
         """Return the algorithm for a target."""
@@ -84,9 +96,10 @@ class Tables(NamedTuple):
     order: Longs
     #: 1 if a column is a step, 0 if slots belong to steps.
     shift: int
-    #: Lowest reward, width of the reward range, c.
+    #: [step]: largest value; lowest reward; weight of the next step; c times that weight.
+    cap: Floats
     lowest: float
-    span: float
+    discount: float
     bonus: float
     avoid_dead_ends: bool
 
@@ -97,14 +110,17 @@ class OptimisticPlanner(CountingAlgorithm[Tables]):
     starts_first = True
 
     def __init__(self, task: Task, settings: UCBVI, *, avoid_dead_ends: bool = False) -> None:
-        super().__init__(task, Tables, bonus=settings.bonus, avoid_dead_ends=avoid_dead_ends)
+        discount, cap = task.space.discount or 1.0, task.sizes.span * task.space.left
+        super().__init__(
+            task, Tables, cap=cap, discount=discount, bonus=discount * settings.bonus, avoid_dead_ends=avoid_dead_ends
+        )
 
     def start(self, first: int, first_row: int, log: Log) -> None:
         """New slots start at the largest possible value."""
-        space, sizes, w = self.space, self.task.sizes, self.tables.w
+        space, w = self.space, self.tables.w
         steps = np.arange(self.columns)[None, :] if space.shared else space.slot_step[first:, None]
         offers = (np.diff(space.layout.row_start[first:]) > 0)[:, None]
-        w[first:, : self.columns] = sizes.span * (space.horizon - steps) * offers
+        w[first:, : self.columns] = self.tables.cap[steps] * offers
         if first < space.ends:
             w[: space.ends] = self.end_values()
         if self.task.model is not None:
@@ -142,7 +158,7 @@ def value_of(tables: Tables, row: int, column: int, cap: float) -> float:
         cell = counts.before[cell]
     mean = total / n
     deviation = math.sqrt(max(square / n - mean * mean, 0.0) / n)
-    return min(cap, counts.reward[row] / n - tables.lowest + mean + tables.bonus * deviation)
+    return min(cap, counts.reward[row] / n - tables.lowest + tables.discount * mean + tables.bonus * deviation)
 
 
 @inlined
@@ -165,29 +181,53 @@ def find_dead_ends(tables: Tables, witness: Ints) -> None:
                 witness[row, column] = led
 
 
+@inlined
+def best_row(tables: Tables, layout: Layout, slot: int, column: int, cap: float) -> tuple[float, int]:
+    """Return W of a slot and the row that attains it; ties go to the lowest row."""
+    max_violation = tables.counts.max_violation
+    best, chosen, mildest = -math.inf, np.int64(-1), layout.row_start[slot]
+    for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
+        failed = max_violation[row] > 0.0 or tables.forbidden[row, column] == 1
+        if failed or (tables.avoid_dead_ends and dead_end(tables, row, column) >= 0):
+            if max_violation[row] < max_violation[mildest]:
+                mildest = row
+            continue
+        q = value_of(tables, row, column, cap)
+        if q > best:
+            best, chosen = q, row
+    if chosen < 0:  # everything is known to fail: value 0, and the least violation
+        best, chosen = 0.0, mildest
+        tables.dead[slot, column] = tables.avoid_dead_ends
+    return best, chosen
+
+
+@loop
+def settle(tables: Tables, layout: Layout) -> None:
+    """Without an end: back up all slots until W hardly changes."""
+    enough = TOLERANCE * tables.cap[0] * (1.0 - tables.discount)
+    for _ in range(MOST_SWEEPS):
+        settled = True
+        for index in range(tables.order.shape[0] - 1, -1, -1):
+            slot = tables.order[index]
+            best, _ = best_row(tables, layout, slot, 0, tables.cap[0])
+            settled &= abs(best - tables.w[slot, 0]) <= enough
+            tables.w[slot, 0] = best
+        if settled:
+            break
+
+
 @loop
 def plan(tables: Tables, layout: Layout, log: Log) -> None:
     """Plan; ties go to the lowest row."""
-    columns, max_violation = tables.greedy.shape[1], tables.counts.max_violation
+    if tables.discount < 1.0:
+        settle(tables, layout)
+    columns = tables.greedy.shape[1]
     for back in range(columns):
         column = columns - 1 - back
         for index in range(tables.order.shape[0]):
             slot = tables.order[index]
             step = column if tables.shift == 1 else tables.slot_step[slot]
-            cap = tables.span * (layout.horizon - step)
-            best, chosen, mildest = -math.inf, np.int64(-1), layout.row_start[slot]
-            for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
-                failed = max_violation[row] > 0.0 or tables.forbidden[row, column] == 1
-                if failed or (tables.avoid_dead_ends and dead_end(tables, row, column) >= 0):
-                    if max_violation[row] < max_violation[mildest]:
-                        mildest = row
-                    continue
-                q = value_of(tables, row, column, cap)
-                if q > best:
-                    best, chosen = q, row
-            if chosen < 0:  # everything is known to fail: value 0, and the least violation
-                best, chosen = 0.0, mildest
-                tables.dead[slot, column] = tables.avoid_dead_ends
+            best, chosen = best_row(tables, layout, slot, column, tables.cap[step])
             tables.w[slot, column] = best
             if tables.greedy[slot, column] != chosen:
                 tables.greedy[slot, column] = chosen

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from peakrl.checks import check_episodes, check_seed
+from peakrl.checks import check_episodes, check_fraction, check_seed
 from peakrl.compile import Target, as_model, is_problem
 from peakrl.errors import SettingsError, StorageError
 from peakrl.gym.adapter import DetachedEnvironment, Lanes, is_environment, load_rules
@@ -15,6 +15,7 @@ from peakrl.learners.assumptions import NOTHING, Assumptions
 from peakrl.learners.base import LearnerSettings
 from peakrl.learners.custom import Learner, OwnLearner
 from peakrl.learners.pessimistic import Pessimistic
+from peakrl.memory import MOST_STEPS
 from peakrl.model_file import restored_model
 from peakrl.records import content_of, fields_of
 from peakrl.specs.functions import same
@@ -45,6 +46,7 @@ def learn(
     episodes: int | None = None,
     seed: int = 0,
     assumptions: Assumptions | None = None,
+    discount: float | None = None,
     history: Record = "auto",
     average: bool = True,
     checkpoint: str | Path | None = None,
@@ -65,6 +67,9 @@ def learn(
         Number of episodes; an upper limit for learners that stop by themselves.
     assumptions
         What you declare about the target.
+    discount
+        Weight of the next step, for `PosteriorSampling`, `SafeQ` and `UCBVI`: the policy and the tables depend on the
+        state alone. An episode is cut off at the horizon; without one, when later rewards weigh less than 1 %.
     seed
         Seed of all random numbers. The same seed gives the same run.
     history
@@ -100,11 +105,13 @@ def learn(
             raise SettingsError(f"{settings} decides what to try, but a log is over: use peakrl.learners.Pessimistic()")
         if episodes is not None or checkpoint is not None:
             raise SettingsError("a log has its own episodes and is learned at once: omit episodes and checkpoint")
+        if discount is not None:
+            raise SettingsError("a log has a horizon: omit discount")
         every = recording_interval(history, max(1, target.episodes))
         return learn_from_logs(target, settings, assumptions, every=every, seed=seed)
     episodes = check_episodes(episodes)
     target = prepared(target, progress=progress)
-    trainer = new_trainer(target, settings, episodes, seed, assumptions, history, average=average)
+    trainer = new_trainer(target, settings, episodes, seed, assumptions, history, average=average, discount=discount)
     if checkpoint is None:
         if checkpoint_every is not None:
             raise SettingsError("checkpoint_every says how often to save; checkpoint must say where")
@@ -150,15 +157,17 @@ def learn_in_stages(
 
 def new_trainer(
     target: TabularModel | Lanes, settings: LearnerSettings, episodes: int, seed: int, assumptions: Assumptions,
-    history: Record, *, average: bool,
+    history: Record, *, average: bool, discount: float | None = None,
 ) -> Trainer:  # fmt: skip
     """Return the trainer of a run that has not begun."""
+    discount = check_discount(discount, settings)
     model = target if isinstance(target, TabularModel) else None
     if model is not None:
         settings.check_model(model)
     return Trainer(
         target, settings, planned=episodes, seed=seed, every=recording_interval(history, episodes), average=average,
-        assumptions=assumptions, sampled=model is not None and is_sampled(history, episodes, model),
+        assumptions=assumptions, discount=discount,
+        sampled=model is not None and (discount is not None or is_sampled(history, episodes, model)),
     )  # fmt: skip
 
 
@@ -197,6 +206,16 @@ def check_assumptions(assumptions: Any) -> Assumptions:
     if assumptions is not None and not isinstance(assumptions, Assumptions):
         raise SettingsError(f"assumptions is {assumptions!r}; it must be a peakrl.Assumptions(...)")
     return NOTHING if assumptions is None else assumptions
+
+
+def check_discount(discount: Any, settings: LearnerSettings) -> float | None:
+    """Return a discount that the learner supports, or None."""
+    if discount is not None and not settings.discounts:
+        raise SettingsError(
+            f"discount is {discount!r}, but {settings} learns with a horizon only: use PosteriorSampling, SafeQ or "
+            "UCBVI, or omit discount"
+        )
+    return None if discount is None else check_fraction(discount, "discount")
 
 
 def recording_interval(history: Record, episodes: int) -> int:
@@ -307,6 +326,7 @@ def read_run(
         with content_of(path):  # what `learn` refuses
             check_episodes(plain["planned"], "planned")
             check_seed(plain["seed"])
+            discount = check_discount(plain["discount"], settings)
             if plain["every"] != 0:
                 check_episodes(plain["every"], "every")
         if episodes is not None and episodes < done:
@@ -319,8 +339,9 @@ def read_run(
         if target is None and "rules" not in plain:
             target = restored_model(path, record.part("model"))
         elif target is None:
-            # The tables have an entry for every step, which limits the horizon.
+            # Without a discount the tables have an entry for every step, which limits the horizon.
             longest = max(len(record.arrays["space.row_start"]), *record.arrays["greedy"].shape)
+            longest = longest if discount is None else MOST_STEPS
             with content_of(path):
                 target = DetachedEnvironment(load_rules(plain["rules"], longest))
         elif isinstance(target, TabularModel) and target.digest != plain["model"]["digest"]:
@@ -334,6 +355,7 @@ def read_run(
             average=bool(plain["average"]),
             assumptions=declared,
             sampled=plain["sampled"] is True,
+            discount=discount,
         )
         stored, rules = plain.get("rules", {}), description(trainer).get("rules", {})
         different = [name for name in rules if not same(rules[name], stored[name])]

@@ -51,7 +51,9 @@ class LearningRun:
     episodes: int
     #: Seed of the random numbers.
     seed: int
-    #: Learning curve.
+    #: The discount, or None; with one, policies hold for ever.
+    discount: float | None
+    #: Learning curve; its rewards are not discounted.
     history: History
     #: Number of episodes that violated a constraint.
     violations: int
@@ -122,10 +124,11 @@ class LearningRun:
     def coverage(self) -> Coverage | None:
         """States that `policy` may reach in which its action was never tried, and their probability.
 
-        None for learners that do not count visits, for randomised policies and for a run that is still learning.
+        None for learners that do not count visits, for randomised policies, for discounted runs and for a run that is
+        still learning.
         """
         model = self.model if isinstance(self.model, TabularModel) else None
-        if isinstance(self._learned, Results) or not isinstance(self.policy, Policy):
+        if isinstance(self._learned, Results) or not isinstance(self.policy, Policy) or self.discount is not None:
             return None
         return find_coverage(self._learned, self.policy.rows, model)
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 #: The files of runs on models and on environments.
 RUN, ENVIRONMENT_RUN = (
-    FileKind(name, schema=9, remedy="load it with that version, or learn again")
+    FileKind(name, schema=10, remedy="load it with that version, or learn again")
     for name in ("learning run", "learning run on an environment")
 )
 #: The facts by which two runs differ, for messages.
@@ -63,6 +63,7 @@ WORDS = {
     "every": "history",
     "average": "average",
     "sampled": "history",
+    "discount": "discount",
     "model": "problem",
     "rules": "environment",
 }
@@ -116,6 +117,7 @@ def description(trainer: Trainer) -> dict[str, Any]:
         "every": trainer.recorder.every if trainer.recorder is not None else 0,
         "average": trainer.average,
         "sampled": trainer.sampled,
+        "discount": trainer.discount,
     }
     if not isinstance(trainer.target, TabularModel):
         described["rules"] = store_rules(trainer.target.rules)
@@ -246,7 +248,7 @@ def stored_changes(trainer: Trainer, table: NDArray[Any]) -> Changes:
     episode, node, row = table
     space = trainer.space
     if isinstance(space, GrowingSpace):
-        step, slot = np.divmod(node, space.node_stride) if space.shared else (node[:0], node)
+        step, slot = np.divmod(node, space.node_stride) if space.shift else (node[:0], node)
         sizes = {"step": space.horizon, "slot": space.slots, "row": space.rows}
         for axis, part in zip(sizes, (step, slot, row), strict=True):
             check_range(part, f"changes ({axis})", Field(np.int32, "change", below=axis), sizes)

@@ -27,7 +27,7 @@ from peakrl.gym.adapter import LaneError, Lanes, ModelLane, Observed, SingleLane
 from peakrl.learners.assumptions import NOTHING, Assumptions, Limits, Observations
 from peakrl.learners.base import Algorithm, Episode, LearnerSettings, Results, Sizes, Task
 from peakrl.learners.episode import Changes, Log
-from peakrl.learners.space import GrowingSpace, ModelSpace
+from peakrl.learners.space import GrowingSpace, ModelSpace, steps_with
 from peakrl.policy.fallback import Fallback
 from peakrl.policy.mixture import AveragedPolicy
 from peakrl.policy.tables import Policy, simplest_policy
@@ -75,8 +75,9 @@ class Trainer:
         average: bool = True,
         assumptions: Assumptions = NOTHING,
         sampled: bool = False,
+        discount: float | None = None,
     ) -> None:
-        self.target, self.settings, self.assumptions = target, settings, assumptions
+        self.target, self.settings, self.assumptions, self.discount = target, settings, assumptions, discount
         self.planned, self.seed, self.average = planned, seed, average
         #: On a model: does the history hold returns of episodes instead of exact values?
         self.sampled = sampled
@@ -103,7 +104,8 @@ class Trainer:
             self._begin_on_environment(target, every)
 
     def _begin_on_model(self, model: TabularModel, every: int) -> None:
-        self.space = ModelSpace(model)
+        self.space = ModelSpace(model, self.discount)
+        model = self.space.model
         self.assumptions.check_model(model)
         algorithm = self.algorithm = self._make()
         if every:
@@ -130,7 +132,8 @@ class Trainer:
                     self.recorder.curve.pending = list(changes)
         self.greedy = algorithm.greedy()
         if not algorithm.observes:
-            self.pieces = max(1, KERNEL_STEPS[0] // model.horizon), max(1, KERNEL_STEPS[1] // model.horizon)
+            steps = self.space.horizon
+            self.pieces = max(1, KERNEL_STEPS[0] // steps), max(1, KERNEL_STEPS[1] // steps)
         else:
             self._use_lanes(ModelLane(model, self.generator), None)
 
@@ -139,9 +142,11 @@ class Trainer:
         if self.assumptions.states is not None:
             rules.states, rules.observes_states = self.assumptions.states, not rules.aliased
         settings.check_environment(rules, self.assumptions)
-        stationary = rules.stationary or self.assumptions.stationary is True
-        self.space = GrowingSpace(rules, by_step=settings.by_step or not stationary)
-        self.greedy = np.zeros((0, rules.horizon if self.space.shared else 1), np.int64)
+        stationary = rules.stationary or self.assumptions.stationary is True or self.discount is not None
+        if self.discount is not None:
+            rules.steps = steps_with(self.discount, rules.steps)
+        self.space = GrowingSpace(rules, by_step=settings.by_step or not stationary, discount=self.discount)
+        self.greedy = np.zeros((0, self.space.columns), np.int64)
         self.recorder = Recorder(every) if every else None
         self.logs = self.average
         limits = Limits.declared(self.assumptions, self.space)
@@ -175,10 +180,12 @@ class Trainer:
 
     def _make(self) -> Algorithm:
         """Create the algorithm."""
-        target = self.target
-        if isinstance(target, TabularModel):
-            sizes, names, model = Sizes.of_model(target), target.constraint_names, target
+        target, space = self.target, self.space
+        if isinstance(space, ModelSpace):
+            model: TabularModel | None = space.model
+            sizes, names = Sizes.of_model(space.model, space.horizon), space.model.constraint_names
         else:
+            assert not isinstance(target, TabularModel)
             sizes, names, model = Sizes.of_environment(target.rules), target.rules.constraint_names, None
         names = names or tuple(f"constraint {number}" for number in range(sizes.constraints))
         return self.settings.make(Task(self.space, sizes, self.planned, self.assumptions, model, self.seed, names))
@@ -335,7 +342,7 @@ class Trainer:
         if algorithm.observes:
             return  # it logs its rows itself
         for slot in range(first, self.space.slots) if len(log.node) else ():
-            steps = np.arange(self.space.horizon) if self.space.shared else self.space.slot_step[slot : slot + 1]
+            steps = np.arange(self.space.horizon) if self.space.shift else self.space.slot_step[slot : slot + 1]
             rows = np.array([algorithm.row(step, slot) for step in steps.tolist()])
             changed = rows != starts[slot]
             log.extend(steps[changed] * self.space.layout.node_stride + slot, rows[changed])
@@ -440,6 +447,10 @@ class Trainer:
     def _following(self, step: int, seen: Step) -> int:
         """Return the next slot; an end if the episode is over."""
         last, shares = step + 1 == self.rules.horizon, self.learned().shares_steps
+        if self.discount is not None and not seen.terminated:
+            if seen.following is None:
+                raise TargetError("the episode was cut off in a state without actions: what follows is not known")
+            return self._slot_of(step + 1, seen.following)
         if seen.over and not last:
             self.check_early_end(step + 1)
             if shares and seen.truncated:
@@ -526,7 +537,7 @@ class Trainer:
         fields |= {"violating": int(self.counters[0])}
         if self.recorder is not None:
             return fields | self.recorder.latest()
-        if isinstance(self.target, TabularModel) and self.target.num_nodes <= SHOWN_NODES:
+        if isinstance(self.target, TabularModel) and self.target.num_nodes <= SHOWN_NODES and self.discount is None:
             return fields | policy_value(self.target, self.rows)
         return fields
 
@@ -564,6 +575,7 @@ class Trainer:
             assumptions=self.assumptions,
             episodes=self.done,
             seed=self.seed,
+            discount=self.discount,
             history=History.empty() if self.recorder is None else self.recorder.history_after(0, self.done),
             violations=violations,
             last_violation_episode=last or None,
