@@ -51,13 +51,13 @@ def certify(
 
     ready(out)
     target = read_problem(file, trust).target(progress=True)
-    chosen, *_ = read_policy(policy, "last", target)
+    chosen, *_, discount = read_policy(policy, "last", target)
     if target.is_environment and target.table is not None and episodes is None:
         certificate = certify_on_table(target.table, chosen, epsilon)
     else:
         certificate = examine(
             target.subject, chosen, epsilon=epsilon, failure_probability=failure_probability, episodes=episodes,
-            seed=seed, unknown="random",
+            seed=seed, unknown="random", **({} if discount is None else {"discount": discount}),
         )  # fmt: skip
     if out is not None:
         certificate.save(out)
@@ -129,8 +129,8 @@ def evaluate(
     if file.suffix in (".toml", ".json"):
         raise SettingsError(f"{file} is a problem file; train it first: peakrl train {file} --out {file.stem}.run")
     target = None if problem is None else read_problem(problem, trust).target(progress=True)
-    chosen, which, episodes = read_policy(file, policy, target)
-    answer = {"problem": chosen.model.name, "policy": which, "episodes": episodes, **metrics(chosen, target)}
+    chosen, which, episodes, discount = read_policy(file, policy, target)
+    answer = {"problem": chosen.model.name, "policy": which, "episodes": episodes, **metrics(chosen, target, discount)}
     if simulate is not None:
         answer["simulation"] = simulated(chosen, simulate, seed, target)
 
@@ -146,8 +146,10 @@ def evaluate(
     return Answer(answer, show, not check or answer["violation_probability"] == 0)
 
 
-def read_policy(file: Path, which: str, target: LearningTarget | None) -> tuple[AnyPolicy, str, int | None]:
-    """Return the policy of a policy file or run file, its name, and the episodes of the run."""
+def read_policy(
+    file: Path, which: str, target: LearningTarget | None
+) -> tuple[AnyPolicy, str, int | None, float | None]:
+    """Return the policy of a policy file or run file, its name, and the episodes and the discount of the run."""
     from peakrl.policy.export import POLICY
     from peakrl.policy.files import load_policy
     from peakrl.records import kind_of
@@ -157,12 +159,12 @@ def read_policy(file: Path, which: str, target: LearningTarget | None) -> tuple[
     if kind_of(file) == POLICY.name:
         if target is None:
             raise SettingsError(f"{file} contains a policy without its problem: pass --problem FILE")
-        return load_policy(file, model), "saved", None
+        return load_policy(file, model), "saved", None, None
     run = load_run(file, model)
-    return run.policy if which == "last" else run.averaged_policy, which, run.episodes
+    return run.policy if which == "last" else run.averaged_policy, which, run.episodes, run.discount
 
 
-def metrics(policy: AnyPolicy, target: LearningTarget | None) -> dict[str, Any]:
+def metrics(policy: AnyPolicy, target: LearningTarget | None, discount: float | None) -> dict[str, Any]:
     """Return the exact metrics of a policy; None if an environment has no transition table."""
     from peakrl.certificates.certify import policy_on_table
     from peakrl.evaluation import evaluate as exact
@@ -175,14 +177,14 @@ def metrics(policy: AnyPolicy, target: LearningTarget | None) -> dict[str, Any]:
         if target.table is None:
             return {**dict.fromkeys(("value", "violation", "violation_probability")), "worst_margin": {}}
         model, policy = target.table, policy_on_table(target.table, policy)
-    found = exact(model, policy)
+    found = exact(model, policy, **({} if discount is None else {"discount": discount}))
+    by_step = {name: getattr(found, name) for name in ("step_rewards", "step_violations") if hasattr(found, name)}
     return {
         "value": found.value,
         "violation": found.violation,
         "violation_probability": found.violation_probability,
         "worst_margin": dict(zip(model.constraint_names, found.worst_margin.tolist(), strict=True)),
-        "step_rewards": found.step_rewards,
-        "step_violations": found.step_violations,
+        **by_step,
     }
 
 

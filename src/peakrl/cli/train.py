@@ -7,6 +7,7 @@ import shlex
 import time
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +24,12 @@ if TYPE_CHECKING:
     from peakrl.training.spec_file import ProblemFile
 
 PROOF_LINES = 12
-#: Why a history is sampled, by whether the target is an environment.
+#: Why a history is sampled, by whether the target is an environment; None: there is a discount.
 WHY_SAMPLED = {
     True: "for environments only the rewards of episodes are known",
     False: "rewards of episodes (the exact curve of a large model would take minutes; "
     "history = 1000 in the file records it anyway, every 1,000 episodes)",
+    None: "undiscounted rewards of episodes",
 }
 
 
@@ -36,6 +38,7 @@ def train(
     *,
     episodes: int | None = None,
     seed: int | None = None,
+    discount: float | None = None,
     out: Path | None = None,
     resume: Path | None = None,
     checkpoint: Path | None = None,
@@ -56,6 +59,8 @@ def train(
         Total number of episodes; default: that of the file or of the resumed run.
     seed
         Seed of the run; default: that of the file.
+    discount
+        Weight of the next step, in place of a horizon; default: that of the file.
     out : RUN
         Save the run here, with checkpoints while it learns.
     resume : RUN
@@ -71,8 +76,9 @@ def train(
 
     begun = time.perf_counter()
     ready(out, checkpoint)
-    if resume is not None and seed is not None:
-        raise SettingsError("--seed cannot be changed in a resumed run: omit it")
+    for name, given in (("seed", seed), ("discount", discount)):
+        if resume is not None and given is not None:
+            raise SettingsError(f"--{name} cannot be changed in a resumed run: omit it")
     if resume is None and file is None:
         raise SettingsError("name a problem file (`peakrl init NAME` writes one), or pass a run with --resume")
     described = None if file is None else read_problem(file, trust)
@@ -87,6 +93,9 @@ def train(
                 begun_at.append(moment.episodes)
 
             asked = {"checkpoint": place, "checkpoint_every": checkpoint_every, "progress": True, "watch": watch}
+            if described is not None and discount is not None:
+                spec = described.spec.with_parameters({"discount": discount})
+                described = replace(described, spec=spec)
             target = None if described is None else described.target(progress=True)
             if resume is not None:
                 run = resumed(resume, target, episodes=episodes, **asked)
@@ -132,6 +141,7 @@ def learned(
         assumptions=described.assumptions,
         episodes=own.episodes if episodes is None else episodes,
         seed=own.seed if seed is None else seed,
+        discount=described.spec.parameters.get("discount"),
         history=own.history,
         average=own.average,
         **asked,
@@ -190,7 +200,8 @@ def report(run: LearningRun, target: LearningTarget | None, seconds: float) -> d
         "environment": analysis.on_environment,
         "states": run.model.num_states,
         "pairs": run.model.num_pairs,
-        "horizon": run.model.horizon,
+        "horizon": run.model.steps,
+        "discount": run.discount,
         "constraints": list(run.model.constraint_names),
         "settings": run.settings.as_dict(),
         "episodes": run.episodes,
@@ -217,7 +228,8 @@ def untried(subject: Any) -> list[list[Any]] | None:
 def show(answer: dict[str, Any], certificates: Sequence[Certificate], file: Path | None, trust: bool) -> None:
     """Print the results of a run."""
     visited = "visited " if answer["environment"] else ""
-    sizes = f"{visited}{answer['states']:,} states, {answer['pairs']:,} state-action pairs, horizon {answer['horizon']}"
+    span = f"horizon {answer['horizon']}" if answer["discount"] is None else f"discount {answer['discount']:g}"
+    sizes = f"{visited}{answer['states']:,} states, {answer['pairs']:,} state-action pairs, {span}"
     say(f"{answer['problem']}: {sizes}; {answer['episodes']:,} episodes with seed {answer['seed']}")
     if answer["episodes_before"] == answer["episodes"]:
         say("The run was already complete; nothing was learned.")
@@ -229,7 +241,7 @@ def show(answer: dict[str, Any], certificates: Sequence[Certificate], file: Path
     last = answer["last_violation_episode"]
     say(f"violating episodes: {answer['violating_episodes']:,}" + (f" (last: {last:,})" if last else ""))
     if answer["history"] == "sampled":
-        say(f"history: sampled: {WHY_SAMPLED[answer['environment']]}")
+        say(f"history: sampled: {WHY_SAMPLED[answer['environment'] if answer['discount'] is None else None]}")
     if answer["coverage"] is not None:
         say(f"last policy: {answer['coverage']['text']}")
     if answer["infeasible_limits"] is not None:
@@ -246,7 +258,8 @@ def show(answer: dict[str, Any], certificates: Sequence[Certificate], file: Path
         judge = ["evaluate", path]
         if answer["environment"]:
             judge = ["certify", str(file), "--policy", path, *["--trust"] * trust]
-        further = [["report", path]] if answer["untried"] is not None else [["report", path], judge]
+        further = [["report", path]] if answer["discount"] is None else []
+        further += [judge] if answer["untried"] is None else []
         commands = (f"`{shlex.join(['peakrl', *words])}`" for words in further)
         say(f"saved to {path}; next: {', '.join(commands)}")
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from peakrl.checks import check_fraction
 from peakrl.compile import compile_model
 from peakrl.errors import ProblemError
 from peakrl.gym.adapter import is_environment
@@ -40,7 +41,7 @@ KIND = "gymnasium"
 TARGETS: dict[str, Callable[[Mapping[str, Any]], EnvironmentSpec]] = {}
 #: Arguments of `ConstrainedEnv`, beside the constraint function.
 DECLARED = ("horizon", "reward_range", "constraint_bounds", "constraint_tolerances", "constraint_names")
-PARAMETERS = ("id", "arguments", "constraint", *DECLARED, "states")
+PARAMETERS = ("id", "arguments", "constraint", *DECLARED, "states", "discount")
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,8 @@ class EnvironmentSpec:
         for name in ("id", "constraint"):
             if not isinstance(given.get(name, ""), str):
                 raise ProblemError(f"{name} is {given[name]!r}; it must be a text")
+        if "discount" in given:
+            check_fraction(given["discount"], "discount", error=ProblemError)
         arguments = given.get("arguments", {})
         if not isinstance(arguments, Mapping):
             raise ProblemError(f"arguments is {arguments!r}; it must be a table of values by name")

@@ -25,12 +25,14 @@ from peakrl.certificates.certify import (
     can_average,
     can_solve,
     certificate_on_model,
+    certify,
     certify_on_table,
     policy_on_table,
     rounding_of,
 )
 from peakrl.errors import PeakError
 from peakrl.evaluation import Evaluation, evaluate
+from peakrl.evaluation.exact import ROUNDING
 from peakrl.evaluation.rollouts import RolloutStep, rollout
 from peakrl.numerics import LEAST
 from peakrl.planning import Solution, solve
@@ -78,11 +80,13 @@ class ModelAnalysis:
     """What depends on the model alone."""
 
     model: TabularModel
+    #: The discount; None with a horizon.
+    discount: float | None = None
 
     @cached_property
     def optimum(self) -> Solution[Policy] | None:
         """The exact optimum; None if the model is too large to solve quickly."""
-        return solve(self.model) if can_solve(self.model) else None
+        return solve(self.model, discount=self.discount) if can_solve(self.model) else None
 
     @cached_property
     def best_metrics(self) -> Metrics | None:
@@ -90,7 +94,11 @@ class ModelAnalysis:
         best = self.optimum
         if best is None:
             return None
-        return Metrics(best.value, 0.0, best.violation, evaluate(self.model, best.policy).violation_probability)
+        return Metrics(best.value, 0.0, best.violation, self.evaluate(best.policy).violation_probability)
+
+    def evaluate(self, policy: Any) -> Evaluation:
+        """Return the exact evaluation of a policy."""
+        return evaluate(self.model, policy, **({} if self.discount is None else {"discount": self.discount}))
 
     @cached_property
     def safe_set(self) -> SafeSet:
@@ -99,7 +107,10 @@ class ModelAnalysis:
 
     def below_optimum(self, value: float) -> float | None:
         """Return the optimum minus a value, with rounding errors set to 0; None if the optimum is not known."""
-        return None if self.optimum is None else below(value, self.optimum.value, rounding_of(self.model))
+        if (best := self.optimum) is None:
+            return None
+        rounding = rounding_of(self.model) if self.discount is None else ROUNDING * abs(best.value)
+        return below(value, best.value, rounding)
 
     @cached_property
     def problem(self) -> Problem | TabularModel | None:
@@ -127,8 +138,8 @@ class RunAnalysis:
     @classmethod
     def of(cls, run: LearningRun, *, table: TabularModel | None = None) -> RunAnalysis:
         """Return the analysis of a run on its model, or on the transition table of its environment."""
-        model = run.model if isinstance(run.model, TabularModel) else table
-        return cls(run, None if model is None else ModelAnalysis(model))
+        model = run.model if isinstance(run.model, TabularModel) else table if run.discount is None else None
+        return cls(run, None if model is None else ModelAnalysis(model, run.discount))
 
     @property
     def on_environment(self) -> bool:
@@ -149,14 +160,16 @@ class RunAnalysis:
     @cached_property
     def last(self) -> Evaluation:
         """The exact evaluation of the last policy."""
-        model, policy = self.exact.model, self.run.policy
-        return evaluate(model, policy_on_table(model, policy) if self.on_environment else policy)
+        policy = self.run.policy
+        return self.exact.evaluate(policy_on_table(self.exact.model, policy) if self.on_environment else policy)
 
     @cached_property
     def certificate(self) -> Certificate:
         """The exact certificate of the last policy."""
         if self.on_environment:
             return certify_on_table(self.exact.model, self.run.policy)
+        if self.run.discount is not None:
+            return certify(self.exact.model, self.run.policy, discount=self.run.discount)
         return certificate_on_model(self.exact.model, self.run.policy, self.last, self.optimum)
 
     @property
@@ -183,7 +196,7 @@ class RunAnalysis:
     def _averaged(self) -> Metrics | None:
         """From the history if the averaged policy is large."""
         run = self.run
-        if run._averaged is None:
+        if run._averaged is None or run.discount is not None:
             return None
         if can_average(run.averaged_policy):
             return self._metrics(evaluate(self.exact.model, run.averaged_policy))
@@ -236,7 +249,8 @@ class RunAnalysis:
     @property
     def judged(self) -> str | None:
         """How the last policy compares with the learner's limits on expected violations; None without such limits."""
-        return None if self.known is None else self.run.settings.judged(self.last.step_violations)
+        known = self.known is not None and self.run.discount is None
+        return self.run.settings.judged(self.last.step_violations) if known else None
 
     @property
     def audit(self) -> Audit | None:

@@ -142,6 +142,8 @@ def described(
     spec: ProblemSpec | EnvironmentSpec, folder: Path, *, follow_seed: bool = False
 ) -> tuple[dict[str, Any], TabularModel | None]:
     """Return the configuration of a problem or an environment with all digests, and its model or transition table."""
+    if "discount" in spec.parameters:
+        raise SweepError("a sweep needs a horizon: leave discount out")
     config = {"kind": spec.kind, "parameters": dict(spec.parameters)} | ({"follow_seed": True} if follow_seed else {})
     if isinstance(spec, EnvironmentSpec):
         table, digests = spec.open(folder).table, spec.source_digests(folder)
