@@ -39,3 +39,22 @@ def test_arrays_and_outcomes_without_an_end(tmp_path):
     file.write_text('[problem]\nkind = "tables"\nfile = "walk.csv"\n')
     assert solved(file, "--average")["value"] == pytest.approx(2.0)
     assert solved(file, "--discount", "0.5")["value"] == pytest.approx((1 + 0.5 * 3) / 0.75)
+
+
+def test_a_discounted_run_is_trained_evaluated_and_certified(tmp_path):
+    file, run = tmp_path / "house.toml", tmp_path / "house.run"
+    file.write_text('[problem]\nkind = "thermostat"\ndiscount = 0.9\n\n[run]\nepisodes = 60\n')
+
+    def answer(*words):
+        return json.loads(CliRunner().invoke(app, [*map(str, words), "--json"], catch_exceptions=False).stdout)
+
+    trained = answer("train", file, "--discount", "0.95", "--out", run)
+    learned = peakrl.load(run)
+    exact = peakrl.evaluate(learned.model, learned.policy, discount=0.95)
+    assert (trained["discount"], trained["horizon"]) == (0.95, None)
+    assert trained["policy"]["value"] == answer("evaluate", run)["value"] == pytest.approx(exact.value)
+    assert answer("certify", file, "--policy", run)["value_low"] <= exact.value
+    with pytest.raises(PeakError, match="discount cannot be changed"):
+        answer("train", "--resume", run, "--discount", "0.9")
+    with pytest.raises(PeakError, match="has no end, and a page needs a horizon"):
+        peakrl.write_report(run)

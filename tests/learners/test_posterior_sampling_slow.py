@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.models import sparse_model
 from helpers.shielded_environments import large_holes, latest
-from peakrl import ConstrainedEnv, Policy, compile_model, evaluate, from_gymnasium, learn, solve
+from peakrl import Assumptions, ConstrainedEnv, Policy, compile_model, evaluate, from_gymnasium, learn, solve
 from peakrl.errors import UnknownStateError
 from peakrl.learners.posterior_sampling import CREDIT, DRAW_WORK
 from peakrl.problems import energy_harvesting
@@ -57,6 +57,26 @@ def test_taxi_with_its_own_200_steps_is_optimal_within_a_fifth_by_4_000_episodes
             return 0
 
     assert evaluate(model, Policy.from_rule(model, rule)).value >= best - 0.2
+
+
+def test_taxi_with_a_discount_is_optimal_within_a_fifth_with_plans_200_times_smaller():
+    env = gymnasium.make(latest("Taxi"))
+    model = compile_model(from_gymnasium(env, horizon=200))
+    declared = ConstrainedEnv(env, horizon=200, reward_range=(-10, 20), constraint_bounds=())
+    options = {"history": "none", "average": False, "seed": 100}
+    run = learn(declared, episodes=4_000, discount=0.99, **options)
+
+    def rule(step, state):
+        return run.policy.action(step, state) if state in run.policy.model.state_labels else 0
+
+    assert evaluate(model, Policy.from_rule(model, rule)).value >= solve(model).value - 0.2
+    by_step = learn(declared, episodes=10, assumptions=Assumptions(stationary=True), **options)
+
+    def a_state(run):
+        tables = run._learned.tables
+        return (tables.value.size + tables.cost.size + tables.greedy.size) / len(tables.value)
+
+    assert a_state(by_step) >= 200 * a_state(run)
 
 
 def test_a_space_of_a_million_pairs_is_planned_lazily_and_learned_all_the_same():
