@@ -57,7 +57,7 @@ def certify(
     else:
         certificate = examine(
             target.subject, chosen, epsilon=epsilon, failure_probability=failure_probability, episodes=episodes,
-            seed=seed, unknown="random", **({} if discount is None else {"discount": discount}),
+            seed=seed, unknown="random", discount=discount,
         )  # fmt: skip
     if out is not None:
         certificate.save(out)
