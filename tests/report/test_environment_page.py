@@ -59,7 +59,7 @@ def test_a_proof_of_infeasibility_is_shown_with_its_observations(tmp_path):
 def test_a_policy_that_the_table_shows_to_violate_is_not_called_good_whatever_was_certified(chance, badge):
     run = SimpleNamespace(
         certificate=SimpleNamespace(holds=True, claim="within 1 %"), feasible=None, model="an environment",
-        settings=SimpleNamespace(judged=lambda _: None),
+        settings=SimpleNamespace(judged=lambda _: None), discount=None,
     )  # fmt: skip
     found = RunAnalysis(run, None if chance is None else SimpleNamespace(optimum=None))
     vars(found).update(
