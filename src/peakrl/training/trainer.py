@@ -446,7 +446,8 @@ class Trainer:
 
     def _following(self, step: int, seen: Step) -> int:
         """Return the next slot; an end if the episode is over."""
-        last, shares = step + 1 == self.rules.horizon, self.learned().shares_steps
+        last = step + 1 == self.rules.horizon and self.discount is None
+        shares = self.learned().shares_steps
         if self.discount is not None and not seen.terminated:
             if seen.following is None:
                 raise TargetError("the episode was cut off in a state without actions: what follows is not known")
