@@ -14,6 +14,7 @@ from helpers import continuous_systems as systems
 from peakrl import PeakError, safe_set
 from peakrl.continuous.files import claim_of
 from peakrl.continuous.witnesses import first_unproved
+from peakrl.viability import FOREVER
 
 
 def unproved(safe, problem, seed=0):
@@ -47,6 +48,14 @@ def test_other_code_proves_random_problems_with_horizons_and_measured_states():
 )
 def test_other_code_refutes_sets_of_images_that_are_too_small(kind, make, cells):
     assert unproved(safe_set(systems.sabotaged(make, kind), cells=cells), make()) is not None
+
+
+def test_other_code_does_not_prove_steps_of_several_turns():
+    fast = peakrl.ContinuousProblem(lambda x, a, w: [x[0] + 30.0], box={"x": (0, 1)}, actions=[0], outside="wrap")
+    safe = safe_set(fast, cells=5)
+    assert safe.share == 0
+    claim = claim_of(safe.grid, None, np.full(5, FOREVER), np.zeros(5, int), None)
+    assert first_unproved(fast, claim) == 0
 
 
 @pytest.mark.parametrize("options", [{}, {"horizon": 7}, {"measured": 1e-4}])

@@ -120,7 +120,7 @@ def ruled(problem: Any, claim: Claim, j: int, low: Any, high: Any) -> list[tuple
         turned = [
             (np.nextafter(low + k * period, -np.inf), np.nextafter(high + k * period, np.inf)) for k in (-1, 0, 1)
         ]
-        return [(*clipped(problem, j, a, b), ~((b < least) | (a > most)), near) for a, b in turned]
+        return [(*clipped(problem, j, a, b), ~near | ~((b < least) | (a > most)), near) for a, b in turned]
     if rule == "clip":
         low, high = clipped(problem, j, low, high)
     return [(low, high, True, low <= high)]
