@@ -97,6 +97,15 @@ def test_cells_are_as_likely_as_their_share_of_the_image_and_of_the_start():
     assert [model.state_of_slot(slot) for slot in model.next_slots(gone)] == [(-1,)]
 
 
+def test_a_disturbance_of_weight_0_is_possible():
+    gusts = ContinuousProblem(
+        lambda x, a, w: [0.5 * x[0] + a * w[0]], box={"x": (0, 0.7)}, actions=[0, 1], weights=[1.0, 0.0],
+        disturbance=[{"w": (0, 0.1)}, {"w": (0.6, 0.6)}],
+    )  # fmt: skip
+    same_safe_set(anywhere(gusts), 7)
+    assert safe_set(gusts, cells=7).actions([0.65]) == [0]
+
+
 def test_a_learner_with_this_support_never_violates_on_cells_or_on_the_true_system():
     room = peakrl.problems.room_temperature()
     cells = to_problem(room, cells=60, horizon=24)

@@ -84,9 +84,9 @@ class CellProblem(ArrayProblem):
     def images(self, index: list[Any], choice: int) -> Iterator[Image]:
         """Yield the image of cells by a choice, for each path of each part of the disturbance."""
         problem, grid, shape = self.continuous, self.grid, np.shape(index[0])
-        sides = zip(grid.edges, index, grid.error, strict=True)
-        ends = [problem.widened(j, edges[k], edges[k + 1], error) for j, (edges, k, error) in enumerate(sides)]
-        low, high = ([end[side] for end in ends] for side in (0, 1))
+        low, high = ([edges[k + side] for edges, k in zip(grid.edges, index, strict=True)] for side in (0, 1))
+        low, high = problem.widened(low, high, grid.error)
+        weights = np.maximum(problem.weights, LEAST) / np.maximum(problem.weights, LEAST).sum()
         for parts in product(range(len(problem.weights)), repeat=problem.block):
             paths = list(problem.paths(low, high, choice, parts, grid.error))
             ways = sum(np.broadcast_to(path.alive, shape).astype(int) for path in paths)
@@ -103,7 +103,7 @@ class CellProblem(ArrayProblem):
                         inside = inside * share_inside(edges, *bounds)
                     spreads.append(spread(edges, *bounds, first, last))
                 earned = sum((reward.low + reward.high) / 2 for reward in path.rewards)
-                weight = np.where(alive, np.prod(problem.weights[list(parts)]) / ways, 0.0)
+                weight = np.where(alive, np.prod(weights[list(parts)]) / ways, 0.0)
                 yield Image(weight, proved | ~alive, np.where(alive, earned, 0.0), inside, spreads)
 
 

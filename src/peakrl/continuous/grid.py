@@ -71,9 +71,8 @@ class Grid:
 
     def cell_box(self, cell: int) -> tuple[list[Floats], list[Floats]]:
         """Return the lowest and highest states that are looked up in a cell, as lists of arrays of length 1."""
-        low, high = (list(end.reshape(-1, 1)) for end in self.bounds(cell))
-        ends = [self.problem.widened(j, low[j], high[j], self.error[j]) for j in range(len(low))]
-        return [end[0] for end in ends], [end[1] for end in ends]
+        low, high = (end.reshape(-1, 1) for end in self.bounds(cell))
+        return self.problem.widened(low, high, self.error)
 
     def covering(self, path: Path, j: int) -> NDArray[np.int16]:
         """Return [.., 2]: the first and last cell of coordinate j of a path's image, in the shape of what it reads."""

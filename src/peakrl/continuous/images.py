@@ -69,13 +69,13 @@ class Images:
 
     def axes(self, first: int, last: int) -> tuple[list[Any], list[Any]]:
         """Return the cells with index first .. last - 1 of coordinate 0 as intervals, each along its own axis."""
-        sides, d = [], len(self.grid.cells)
+        low, high, d = [], [], len(self.grid.cells)
         for j, edges in enumerate(self.grid.edges):
             part = slice(first, last) if j == 0 else slice(None)
             shape = [-1 if axis == j else 1 for axis in range(d)]
-            ends = self.problem.widened(j, edges[:-1][part], edges[1:][part], self.grid.error[j])
-            sides.append([end.reshape(shape) for end in ends])
-        return [side[0] for side in sides], [side[1] for side in sides]
+            low.append(edges[:-1][part].reshape(shape))
+            high.append(edges[1:][part].reshape(shape))
+        return self.problem.widened(low, high, self.grid.error)
 
     def _shapes(self) -> list[Shape]:
         """Return the shape of each coordinate and of the constraints on two copies of the box for each coordinate."""

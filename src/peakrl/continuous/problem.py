@@ -328,14 +328,14 @@ class ContinuousProblem:
         ends = (self._stepped(each) for each in self.image(lows, highs, action, low, high))
         return [enclosure(*each) for each in zip(*ends, strict=True)]
 
-    def widened(self, j: int, low: Floats, high: Floats, error: float) -> tuple[Floats, Floats]:
-        """Return where coordinate j may be if the one that is looked up, with this error, lies in an interval."""
-        if not error:
-            return low, high
-        low, high = down(low - error), up(high + error)
-        return (
-            (low, high) if self.outside[j] == "wrap" else (np.maximum(low, self.low[j]), np.minimum(high, self.high[j]))
-        )
+    def widened(self, low: Any, high: Any, error: Floats) -> tuple[list[Any], list[Any]]:
+        """Return where the state may be if the one that is looked up, with these errors, lies in a box."""
+        lows, highs = list(low), list(high)
+        for j in np.flatnonzero(error):
+            lows[j], highs[j] = down(low[j] - error[j]), up(high[j] + error[j])
+            if self.outside[j] != "wrap":
+                lows[j], highs[j] = np.maximum(lows[j], self.low[j]), np.minimum(highs[j], self.high[j])
+        return lows, highs
 
 
 def box_of(box: Any, what: str) -> tuple[tuple[str, ...], Floats, Floats]:

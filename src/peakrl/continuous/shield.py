@@ -149,7 +149,7 @@ class GridGuard(Guard):
         """Raise unless each step by an action leads into the enclosure of the next states."""
         problem, error = self.problem, self.safe.grid.error
         x, following = self._reduced(x), self._reduced(following)
-        low, high = zip(*(problem.widened(j, each, each, error[j]) for j, each in enumerate(x.T)), strict=True)
+        low, high = problem.widened(x.T, x.T, error)
         choice, found = int(self.continues[index, 0].argmax()), []
         for part in range(len(problem.weights)):
             for path in problem.paths(low, high, choice, [part], error):
