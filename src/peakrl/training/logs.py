@@ -7,7 +7,6 @@ time. The rows before the middle episode are the earlier half, from which a poli
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +29,7 @@ from peakrl.learners.pessimistic import LogFacts, Pessimistic, PessimisticLearne
 from peakrl.learners.space import GrowingSpace
 from peakrl.policy.tables import Policy, StochasticPolicy
 from peakrl.spaces import ActionNumbers, ActionSet
+from peakrl.specs.csv_table import read_lines
 from peakrl.tabular import TabularModel
 from peakrl.training.run import LearningRun
 from peakrl.training.trainer import Trainer
@@ -222,19 +222,14 @@ class Logs:
         `options` are those of `from_frame`; the log has the name of the file.
         """
         path = Path(path)
-        try:
-            with path.open(newline="", encoding="utf-8") as file:
-                lines = list(csv.reader(file))
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
-            raise StorageError(f"cannot read {path}: {error}") from error
+        lines = read_lines(path)
         if not lines:
             raise StorageError(f"{path} is empty; its first line must name the columns")
-        header, rows = lines[0], [line for line in lines[1:] if line]
-        for number, line in enumerate(rows):
-            if len(line) != len(header):
-                raise StorageError(
-                    f"{path}, row {number}: {len(line)} cells, but the header names {len(header)} columns"
-                )
+        (_, header), *rest = lines
+        rows = [cells for _, cells in rest]
+        for number, cells in rest:
+            if len(cells) != len(header):
+                raise StorageError(f"{path}, line {number}: {len(cells)} cells for {len(header)} columns")
         columns = {head: [cell_of(line[index]) for line in rows] for index, head in enumerate(header)}
         return cls.from_frame(columns, **{"name": path.name} | options)
 
@@ -243,10 +238,7 @@ class Logs:
         cls,
         dataset: Any,
         *,
-        horizon: int,
-        reward_range: tuple[float, float],
         constraint: Callable[[Mapping[str, Any]], Sequence[float]] | None = None,
-        constraint_bounds: Sequence[float] = (),
         **options: Any,
     ) -> Logs:
         """Return the log of a Minari dataset, or of its name (extra `minari`); observations must be discrete.
@@ -259,10 +251,10 @@ class Logs:
                 import minari
             except ImportError:
                 raise SettingsError(
-                    "reading a Minari dataset by its name needs minari: install peakrl[minari]"
+                    "a Minari dataset is read by its name with minari: install peakrl[minari]"
                 ) from None
             dataset = minari.load_dataset(dataset)
-        names = [f"constraint {number}" for number in range(len(constraint_bounds))]
+        names = [f"constraint {number}" for number in range(len(options.get("constraint_bounds", ())))]
         columns: dict[str, list[Any]] = {
             one: [] for one in ("episode", "state", "action", "reward", "next_state", "terminated", *names)
         }
@@ -279,10 +271,8 @@ class Logs:
                 line = (number, seen, step["action"], step["reward"], after, bool(episode.terminations[index]), *values)
                 for column, value in zip(columns.values(), line, strict=True):
                     column.append(value)
-        return cls.from_frame(
-            columns, horizon=horizon, reward_range=reward_range, next_state="next_state", terminated="terminated",
-            constraints=names, constraint_bounds=constraint_bounds, **{"name": "minari"} | options,
-        )  # fmt: skip
+        shown = {"name": "minari", "next_state": "next_state", "terminated": "terminated", "constraints": names}
+        return cls.from_frame(columns, **shown | options)
 
     def _check(self) -> None:
         """Raise for the first row that contradicts what is declared; set values within rounding."""
