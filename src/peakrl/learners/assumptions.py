@@ -197,9 +197,9 @@ class Groups(NamedTuple):
 NO_GROUPS = Groups(NO_INTS, np.zeros(1, np.int64), NO_INTS)
 
 
-def group_keys(space: Space, depends_on: str) -> Longs:
-    """[row]: number of what its constraints are declared to depend on."""
-    state, action = space.slot_state[space.slot_of_row].astype(np.int64), space.row_action.astype(np.int64)
+def group_keys(space: Space, depends_on: str, rows: Longs | slice = slice(None)) -> Longs:
+    """[row]: number of what the constraints of these rows are declared to depend on."""
+    state, action = space.slot_state[space.slot_of_row[rows]].astype(np.int64), space.row_action[rows].astype(np.int64)
     if depends_on == "pair":
         return np.asarray(state * (int(action.max(initial=0)) + 1) + action)
     return state if depends_on == "state" else action
@@ -225,10 +225,12 @@ def make_groups(space: Space, depends_on: str, model: TabularModel | None) -> Gr
 
 def known_violations(space: Space, depends_on: str, max_violation: Floats, first: int) -> Floats:
     """[row - first]: the largest violation of rows before `first` with the same constraints; 0 if none is known."""
-    keys = group_keys(space, depends_on)
-    largest = np.zeros(int(keys.max(initial=0)) + 1)
-    np.maximum.at(largest, keys[:first], max_violation[:first])
-    return np.asarray(largest[keys[first:]])
+    bad = np.flatnonzero(max_violation[:first])
+    keys = group_keys(space, depends_on, np.append(bad, np.arange(first, space.rows)))
+    _, group = np.unique(keys, return_inverse=True)
+    largest = np.zeros(len(group))
+    np.maximum.at(largest, group[: len(bad)], max_violation[bad])
+    return np.asarray(largest[group[len(bad) :]])
 
 
 def pair_label(space: Space | TabularModel, row: int) -> str:
