@@ -59,6 +59,12 @@ def test_a_file_with_one_unsafe_choice_or_other_numbers_is_refuted(made):
     assert "numbers that do not follow" in verify(path, problems.room_temperature()).reason
 
 
+def test_a_truth_value_is_not_read_as_a_constraint():
+    """An action that is forbidden by False would be proved to be safe."""
+    with pytest.raises(PeakError, match=r"constraints must be numbers, .*False would count as 0"):
+        systems.pendulum(constraints=lambda x, a: [a == 0])
+
+
 def test_a_start_outside_of_the_safe_set_is_refuted():
     problem = systems.pendulum(start={"angle": (-0.5, 0.1), "speed": (-2.5, 0)}, reward=lambda x, a: -np.abs(x[0]))
     certificate = certify(problem, solve(problem, cells=60, discount=0.9).policy)

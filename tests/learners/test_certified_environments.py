@@ -340,6 +340,7 @@ def test_a_certificate_says_where_it_rests_on_episodes_that_do_not_end_early(rew
         (Assumptions(rewards=lambda step, state, action: 0.05), "by the declared rewards 0.05"),
         (Assumptions(states=2), "one more than the 2 declared states"),
         (Assumptions(max_reward=0.2), "max_reward is 0.2"),
+        (Assumptions(constraints=lambda step, state, action: False), "returned False for step 0.*must return a number"),
     ],
 )
 def test_what_contradicts_a_declaration_ends_the_run_with_the_observation(assumptions, says):

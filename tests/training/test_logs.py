@@ -209,6 +209,15 @@ def test_a_column_of_costs_is_not_read_as_a_constraint():
         )
 
 
+def test_a_truth_value_is_not_read_as_a_constraint():
+    """False would be 0, which satisfies it."""
+    with pytest.raises(TargetError, match=r"row 0: kept is False .*it must be a number"):
+        Logs.from_frame(
+            changed(kept=np.array([False, True, True, True])),
+            horizon=2, reward_range=(0, 1), constraints="kept", constraint_bounds=[1],
+        )  # fmt: skip
+
+
 def test_a_random_function_is_not_a_given_policy():
     """One draw for each state would be bounded in place of the function."""
     drawn = iter(range(100))

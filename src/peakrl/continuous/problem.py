@@ -21,6 +21,7 @@ import numpy as np
 from peakrl.checks import check_choice, check_count, check_number, check_probabilities, check_range
 from peakrl.continuous.intervals import Interval, down, enclosure, interval, paths, truth, up
 from peakrl.errors import ProblemError
+from peakrl.problem import NO_TRUTH_VALUES
 from peakrl.types import Bools, Floats, Longs
 
 RULES = ("violation", "exit", "clip", "wrap")
@@ -210,6 +211,8 @@ class ContinuousProblem:
         found = [] if self.constraints is None else self.constraints(x, action)
         if not isinstance(found, list | tuple):
             raise ProblemError(f"constraints of {self.name!r} returned {found!r}; it must return a list of arrays")
+        if any(isinstance(value, bool | np.bool_) for value in found):
+            raise ProblemError(f"{NO_TRUTH_VALUES}; constraints of {self.name!r} returned {found!r}")
         return found
 
     def named(self, point: Any) -> str:

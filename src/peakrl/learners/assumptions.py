@@ -410,6 +410,8 @@ class Limits:
         given = self.function(step, state, action)
         try:
             values: Floats = np.asarray(given, np.float64).ravel()
+            if np.asarray(given).dtype == np.bool_:  # False would count as 0, which is satisfied
+                values = np.array([np.nan])
         except (TypeError, ValueError):
             values = np.array([np.nan])
         if not np.isfinite(values).all():

@@ -375,9 +375,10 @@ class Table:
         return codes
 
     def floats(self, name: str) -> Floats:
-        """[row]: finite numbers."""
+        """[row]: finite numbers; a truth value is none, since False would be a constraint that is satisfied."""
         column = self.column(name)
-        values = np.array([float(one) if isinstance(one, int | float | np.number) else math.nan for one in column])
+        valid = (isinstance(one, int | float | np.number) and not isinstance(one, bool) for one in column)
+        values = np.array([float(one) if good else math.nan for one, good in zip(column, valid, strict=True)])
         refuse(~np.isfinite(values), lambda row: f"{name} is {shown(column[row])}; it must be a number")
         return values
 
