@@ -116,10 +116,10 @@ def other_array(array, rng):
     kind = rng.integers(8)
     if array.size and kind < 5:
         array, place = array.copy(), int(rng.integers(array.size))
-        number = array.flat[place].item()
-        numbers = [0, 1, -1, number + 1, number - 1, number * 2, array.flat[rng.integers(array.size)], 10**9]
-        numbers += [number * 1.01, number + 0.3, np.nan, np.inf, 1e-300] if array.dtype.kind == "f" else []
+        number = array.flat[place]
         with np.errstate(all="ignore"):
+            numbers = [0, 1, -1, number + 1, number - 1, number * 2, array.flat[rng.integers(array.size)], 10**9]
+            numbers += [number * 1.01, number + 0.3, np.nan, np.inf, 1e-300] if array.dtype.kind == "f" else []
             array.flat[place] = np.asarray(numbers[rng.integers(len(numbers))]).astype(array.dtype)
         return array
     if kind == 5:
