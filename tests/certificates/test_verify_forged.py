@@ -221,6 +221,16 @@ def fitting(certificate, arrays, path):
     return verify(path)
 
 
+def test_a_discounted_policy_takes_actions_of_its_own_states(tmp_path):
+    certificate = honest()[12]
+    arrays = certificate.evidence.arrays
+    swapped = arrays | {"endless.rows": arrays["endless.rows"][::-1].copy()}
+    forged = dataclasses.replace(certificate, evidence=Evidence(certificate.evidence.plain, swapped))
+    forged.save(tmp_path / "forged")
+    with pytest.raises(PeakError, match="not an action"):
+        verify(tmp_path / "forged")
+
+
 #: By the number of an honest certificate: plain values that cannot be.
 IMPOSSIBLE = [
     (6, {"max_reward": 1e301}, "a number is not finite"),
@@ -239,6 +249,7 @@ IMPOSSIBLE = [
     (6, {"constraint_bounds": [-1.0]}, "not above 0"),
     (6, {"horizon": 0}, "out of range"),
     (6, {"epsilon": -1.0}, "out of range"),
+    (12, {"discount": 1.5}, "the discount is 1.5"),
     (13, {"given": 1}, "neither true nor false"),
     (13, {"several": 1}, "neither true nor false"),
     (13, {"missing": -1}, "not whole"),

@@ -56,6 +56,8 @@ UNCHECKED = {
 }
 #: The smallest positive number.
 LEAST = 5e-324
+#: Raises a ValueError unless a condition holds.
+require = verify_learned.require
 #: The parts of a model's digest, in this order.
 HEAD = ("horizon", "stationary", "constraint_names", "reward_range", "constraint_bounds")
 MODEL = {
@@ -174,12 +176,6 @@ def judged(stored: Certificate, violates: bool, apart: float) -> str | None:
 
 
 # Model ----------------------------------------------------------------------------------------------------------------
-
-
-def require(sound: Any, words: str) -> None:
-    """Raise a ValueError unless a condition holds."""
-    if not sound:
-        raise ValueError(words)
 
 
 def read_model(plain: Read, arrays: Read) -> SimpleNamespace:
