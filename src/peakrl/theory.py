@@ -382,6 +382,7 @@ class Audit:
             "modified_value": self.modified.value,
             "modified_policy_value": float(self.modified_evaluation.value),
             "relaxed_value": self.relaxed.value if self.relaxed is not None and self.relaxed.feasible else None,
+            "relaxed_reason": None if self.relaxed is None else self.relaxed.reason,
             "free_violation_probability": float(self.modified_evaluation.violation_probability),
             "deterred_violation": self.deterred_violation if math.isfinite(self.deterred_violation) else None,
             "plan": None if self.plan is None else asdict(self.plan),
