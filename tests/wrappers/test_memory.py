@@ -277,6 +277,10 @@ FILE = """
 [problem]
 kind = "energy_harvesting"
 peak_power = 8
+battery = 6
+max_arrival = 6
+mean = 3
+horizon = 6
 
 [[budget]]
 name = "peaks"
@@ -296,7 +300,7 @@ def test_a_file_declares_budgets_and_monitors(tmp_path):
     model = read_problem_file(tmp_path / "problem.toml").model()
     high = {5, 6, 7, 8}
     problem = with_budget(
-        peakrl.problems.energy_harvesting(peak_power=8),
+        peakrl.problems.energy_harvesting(peak_power=8, battery=6, max_arrival=6, mean=3, horizon=6),
         Budget("peaks", limit=3, cost=lambda state, action, following: action in high),
     )
     rest = Monitor.never_twice_within(2, lambda state, action, following: action in high, name="rest")

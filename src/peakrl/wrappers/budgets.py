@@ -130,9 +130,15 @@ class Budget:
             unknown = [key for key in given if str(key) not in labels] if isinstance(given, Mapping) else []
             if unknown:
                 raise ProblemError(f"budget {self.name!r} names the action {unknown[0]!r}, which does not exist")
-        every = [transitions.labels(index) for index in range(len(transitions.row))]
-        cost = [self.amount(self.cost, "cost", *each) for each in every]
-        return np.array(cost, np.int64), np.array([self.amount(self.refill, "refill", *each) for each in every])
+        return self.each(self.cost, "cost", transitions), self.each(self.refill, "refill", transitions)
+
+    def each(self, given: Amount | None, what: str, transitions: Transitions) -> Longs:
+        """Return [transition]: an amount in whole steps; only functions are asked about every transition."""
+        model, count = transitions.model, len(transitions.row)
+        if callable(given):
+            return np.array([self.amount(given, what, *transitions.labels(index)) for index in range(count)], np.int64)
+        by_action = [self.amount(given, what, None, action, None) for action in model.action_labels]
+        return np.array(by_action, np.int64)[model.row_action[transitions.row]]
 
     def shortage(self, transitions: Transitions) -> str | None:
         """Return why the amount does not suffice, with the least that does; None if it suffices."""

@@ -53,16 +53,17 @@ class Transitions(NamedTuple):
     model: TabularModel
     #: [row + 1]: where the outcomes of each row start.
     start: Longs
-    #: [outcome]: its row, its next slot and its probability.
+    #: [outcome]: its slot, its row, its next slot and its probability.
+    slot: Longs
     row: Longs
     following: Longs
     probability: Floats
 
     def labels(self, index: int) -> tuple[Hashable, Hashable, Hashable]:
         """Return state, action and next state without the memory of automata."""
-        model, row = self.model, int(self.row[index])
-        slot = int(np.searchsorted(model.row_start, row, side="right")) - 1
-        return base_of(model, slot), model.action_of_row(row), base_of(model, int(self.following[index]))
+        model = self.model
+        action = model.action_of_row(int(self.row[index]))
+        return base_of(model, int(self.slot[index])), action, base_of(model, int(self.following[index]))
 
 
 class Automaton(Protocol):
@@ -186,7 +187,8 @@ def transitions_of(model: TabularModel) -> Transitions:
     outcomes = expand(model.outcome_start[model.row_distribution], sizes)
     rows = np.repeat(np.arange(model.num_rows), sizes)
     following = model.outcome_next[outcomes].astype(np.int64)
-    return Transitions(model, starts_of(sizes), rows, following, model.outcome_probability[outcomes])
+    slots = np.repeat(model.slot_of_row, sizes)
+    return Transitions(model, starts_of(sizes), slots, rows, following, model.outcome_probability[outcomes])
 
 
 # The product of a model ---------------------------------------------------------------------------------------------
@@ -195,6 +197,8 @@ def transitions_of(model: TabularModel) -> Transitions:
 def product(model: TabularModel, automata: Sequence[Automaton], memory_limit: float) -> TabularModel:
     """Return the product of a model with automata; it says which budget is the smallest if none suffices."""
     found = Product(model, automata, memory_limit).model()
+    if found.safe.slots(0)[found.first_slot].all():
+        return found
     return replace(found, infeasible_reason=too_small(model, automata, memory_limit) or model.infeasible_reason)
 
 

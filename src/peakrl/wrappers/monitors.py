@@ -163,10 +163,10 @@ class NumberedMemories:
 
     def advance(self, memory: Longs, transition: Longs) -> tuple[Longs, Floats]:
         """Return the next memories and the values of the constraint."""
-        pairs, index = np.unique(np.stack([memory, transition]), axis=1, return_inverse=True)
-        found = [self._step(*pair) for pair in zip(*pairs.tolist(), strict=True)]
+        count = len(self.transitions.row)
+        codes, index = np.unique(memory * count + transition, return_inverse=True)
+        found = [self._step(*divmod(code, count)) for code in codes.tolist()]
         numbers, values = (np.array(column) for column in zip(*found, strict=True))
-        index = index.reshape(-1)
         return numbers[index].astype(np.int64), values[index].astype(np.float64)
 
     def _step(self, memory: int, transition: int) -> tuple[int, float]:
