@@ -29,14 +29,13 @@ from peakrl.problem import NO_TRUTH_VALUES, Outcome, Problem, header_of, payoff_
 from peakrl.ragged import shared_lists
 from peakrl.space import in_order_of_occurrence, starts_of
 from peakrl.tabular import TabularModel, assemble
-from peakrl.types import Floats, Ints, Longs, Payoffs
+from peakrl.types import Bools, Floats, Ints, Longs, Payoffs
 
 #: Largest number of codes: the table by code takes four bytes for each.
 MOST_CODES = 1 << 30
 #: Number of states that are queried at once.
 MOST_STATES = 1 << 13
 FORM = "Outcome(probability, next_state, reward, constraints), each part a number or one for each state"
-Bools = NDArray[np.bool_]
 Fields = tuple[Longs, ...]
 #: Probability, next state and payoffs of an outcome, each a number or one for each state.
 Parts = tuple[Any, list[Any], list[Any]]

@@ -44,13 +44,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from peakrl.jit import kernel
 from peakrl.space import frozen
-from peakrl.types import Ints, Layout
+from peakrl.types import Bools, Ints, Layout
 
-Bools = NDArray[np.bool_]
 EVERY = slice(None)
 
 

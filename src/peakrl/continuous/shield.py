@@ -21,8 +21,7 @@ from peakrl.continuous.intervals import Interval
 from peakrl.continuous.safe_set import GridSafeSet
 from peakrl.errors import TargetError
 from peakrl.safety.shield import Guard, Lane, Offer, Options, guard_of, position_of, with_step
-from peakrl.types import Floats
-from peakrl.viability import Bools
+from peakrl.types import Bools, Floats
 
 #: The most steps that are checked together.
 BATCH = 4096

@@ -29,10 +29,6 @@ from peakrl.gym.constraints import ConstraintFunction, ConstraintReader, Transit
 from peakrl.gym.vector import VectorLanes, autoreset_mode, lane_info
 from peakrl.spaces import ActionSet, actions_of, check_observation_space, space_size, unlabelled_part
 
-#: What `metadata["peakrl"]` may contain beside the arguments of `ConstrainedEnv`: S of the bonus formulas, and True if
-#: nothing depends on the step.
-MORE = ("states", "stationary")
-
 
 class ConstraintWrapper(gymnasium.Wrapper[Any, Any, Any, Any]):
     """A wrapper that reads the constraints of each step."""

@@ -47,8 +47,7 @@ from peakrl.safety.safe_policy import SafePolicy
 from peakrl.safety.safe_set import SafeSet
 from peakrl.specs.functions import described
 from peakrl.tabular import TabularModel
-from peakrl.types import Floats, Ints, Longs
-from peakrl.viability import Bools
+from peakrl.types import Bools, Floats, Ints, Longs
 from peakrl.visited import label_of
 
 Refusal = type[SettingsError] | type[TargetError]

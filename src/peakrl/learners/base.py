@@ -520,6 +520,11 @@ class TabularAlgorithm(Algorithm, Generic[T]):
         """Set the initial values of the slots from `first` and the rows from `first_row` on, if they are not `fill`."""
         return
 
+    def end_values(self) -> Floats:
+        """[end, column (+ 1 if steps share slots)]: value of an end, whose rewards are 0, counted from the lowest."""
+        left = self.space.left * (0.0 - self.task.sizes.reward_range[0])
+        return left[None, :] if self.space.shift else left[: self.space.ends, None]
+
     def take_allowed(self, declared: Forbidden) -> None:
         """Take the first row that is not forbidden, if there is one."""
         self.tables.greedy[declared.low :] = declared.replaced(self.tables.greedy[declared.low :])  # type: ignore[attr-defined]

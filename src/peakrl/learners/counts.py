@@ -139,11 +139,6 @@ class CountingAlgorithm(TabularAlgorithm[T]):
         by_step = np.argsort(-self.space.slot_step[offering], kind="stable")
         return offering if self.space.shared else offering[by_step]
 
-    def end_values(self) -> Floats:
-        """[end, column (+ 1 if steps share slots)]: value of an end, whose rewards are 0, counted from the lowest."""
-        left = self.space.left * (0.0 - self.task.sizes.reward_range[0])
-        return left[None, :] if self.space.shift else left[: self.space.ends, None]
-
     def forbid(self, declared: Forbidden) -> None:
         """Plan without what is declared to fail."""
         self.take_allowed(declared)

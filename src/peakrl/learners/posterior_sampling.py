@@ -106,8 +106,7 @@ from peakrl.learners.infeasibility import DECLARED, NO_WITNESS, VIOLATES, Memory
 from peakrl.learners.tables import table
 from peakrl.planning.backward import LEAST_COST, TIE
 from peakrl.sampling import Words, draw_gamma, seed_state, uniform
-from peakrl.types import Floats, Ints, Layout, Longs
-from peakrl.viability import Bools
+from peakrl.types import Bools, Floats, Ints, Layout, Longs
 
 #: Work of plans that is allowed in addition to twice the work of the episodes: well under a second.
 CREDIT = 100_000_000

@@ -165,8 +165,7 @@ class SafeQLearner(TabularAlgorithm[Tables]):
         """New entries start optimistic; rows whose group is known to violate are forbidden."""
         space, tables = self.space, self.tables
         if first == 0:
-            left = space.left * (0.0 - tables.lowest)  # after an early end rewards are 0
-            tables.w[: space.ends] = left if space.shift else left[: space.ends, None]
+            tables.w[: space.ends] = self.end_values()
         fill_slots(tables, self.layout, max(first, space.ends))
         if self.task.model is not None:
             self.store.set(groups=self.groups)

@@ -33,17 +33,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from peakrl.jit import kernel
 from peakrl.planning.backward import Pays, Share, Work, backup, links, shared_distributions
 from peakrl.policy.tables import width_of
 from peakrl.space import expand, frozen, read_only, starts_of
 from peakrl.tabular import TabularModel
-from peakrl.types import Floats, Ints, Layout, Longs
+from peakrl.types import Bools, Floats, Ints, Layout, Longs
 from peakrl.viability import FOREVER, falls
 
-Bools = NDArray[np.bool_]
 #: Steps for which a policy is followed between two improvements: at first, and at most.
 FEW_STEPS, MANY_STEPS = 10, 1000
 #: Improvements without progress after which rounding is what keeps the bounds apart.

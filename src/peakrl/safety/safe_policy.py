@@ -21,8 +21,8 @@ from peakrl.errors import PolicyError, SettingsError
 from peakrl.policy.tables import Policy
 from peakrl.safety.safe_set import SafeSet
 from peakrl.tabular import TabularModel
-from peakrl.types import Ints
-from peakrl.viability import NO_PROMISE, UNLISTED, Bools, SafeSteps, kept_nodes, promised_tables
+from peakrl.types import Bools, Ints
+from peakrl.viability import NO_PROMISE, UNLISTED, SafeSteps, kept_nodes, promised_tables
 
 
 class SafePolicy:

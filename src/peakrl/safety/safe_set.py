@@ -21,8 +21,8 @@ from peakrl.policy.export import as_csv, as_json, written
 from peakrl.records import FileKind, Record
 from peakrl.safety.reasons import Reason, reason_of, why_infeasible
 from peakrl.tabular import TabularModel, store_model
-from peakrl.types import Ints
-from peakrl.viability import Bools, SafeSteps, dead_end_distances
+from peakrl.types import Bools, Ints
+from peakrl.viability import SafeSteps, dead_end_distances
 
 #: The file of a safe set.
 SAFE_SET = FileKind("safe_set")

@@ -43,8 +43,7 @@ from peakrl.safety.safe_set import SafeSet
 from peakrl.space import frozen
 from peakrl.spaces import ActionSet
 from peakrl.tabular import TabularModel
-from peakrl.types import Longs
-from peakrl.viability import Bools
+from peakrl.types import Bools, Longs
 from peakrl.visited import VisitedStates, label_of
 
 StateFunction = Callable[..., Any]
@@ -157,8 +156,6 @@ class Guard:
             reason = self.why(step, position, index)
             raise PolicyError(f"action {shown(self.labels[index])} is not safe: {reason}")
         mask = self.mask(position)
-        if self.fallback is None:
-            return Offer.of(mask).nearest[index]
         other = self.followed(step, position, seen)
         if not mask[other]:
             reason, label = self.why(step, position, other), self.labels[other]

@@ -33,8 +33,7 @@ from peakrl.specs.csv_table import read_lines
 from peakrl.tabular import TabularModel
 from peakrl.training.run import LearningRun
 from peakrl.training.trainer import Trainer
-from peakrl.types import Floats, Longs
-from peakrl.viability import Bools
+from peakrl.types import Bools, Floats, Longs
 from peakrl.visited import label_of
 
 #: In place of the number of a next state: the episode is over, or it is missing.
