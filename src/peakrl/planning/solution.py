@@ -308,9 +308,9 @@ def without_end(
     slot_kept, row_kept = steps_kept(model.one_step, model.keeps, target)
     feasible, time = bool((slot_kept[model.first_slot] == FOREVER).all()), None
     among = decisions(model, row_rewards(model) if feasible else -row_costs(model))
-    among = among.only(
-        (row_kept == FOREVER) & ~target[model.slot_of_row] if feasible else np.ones(len(among.rows), bool)
-    )
+    if feasible:
+        among = among.only((row_kept == FOREVER) & ~np.repeat(target, np.diff(model.row_start)))
+    del row_kept
     with threads_for(model, threads) as share:
         task = Task(model, tolerance, start, share)
         if discount is not None:

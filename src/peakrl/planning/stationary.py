@@ -43,7 +43,7 @@ from peakrl.types import Bools, Floats, Ints, Layout, Longs
 from peakrl.viability import FOREVER, falls
 
 #: Steps for which a policy is followed between two improvements: at first, and at most.
-FEW_STEPS, MANY_STEPS = 10, 1000
+FEW_STEPS, MANY_STEPS = 80, 1000
 #: Improvements without progress after which rounding is what keeps the bounds apart.
 PATIENCE = 3
 
@@ -81,9 +81,12 @@ class Decisions(NamedTuple):
 
     def slip(self, values: Floats) -> float:
         """Return how far computed rewards and expectations of these values may be from the real numbers."""
-        most = int(np.diff(self.layout.outcome_start).max())
-        size = float(np.abs(self.reward).max(initial=0.0)) + float(np.abs(values).max(initial=0.0))
-        return 2.0**-52 * (3 * most + 16) * size
+        return self.unit * (float(np.abs(self.reward).max(initial=0.0)) + float(np.abs(values).max(initial=0.0)))
+
+    @property
+    def unit(self) -> float:
+        """How far they may be off for each unit of the largest reward and value."""
+        return 2.0**-52 * (3 * int(np.diff(self.layout.outcome_start).max()) + 16)
 
 
 class Task(NamedTuple):
@@ -150,14 +153,16 @@ class Step:
     @property
     def chosen(self) -> Ints:
         """[slot]: the greedy row among the decisions; -1 without one."""
-        number = self.choice.view(f"<u{self.width}").astype(np.int64)
-        return np.where(self.among.acting, self.among.layout.row_start[:-1] + number, -1).astype(np.int32)
+        row = self.among.layout.row_start[:-1].astype(np.int32)
+        row += self.choice.view(f"<u{self.width}").astype(np.int32)
+        row[~self.among.acting] = -1
+        return row
 
 
 @kernel
-def follow(layout: Layout, pays: Pays, rows: Ints, discount: float, values: Floats, other: Floats, pairs: int) -> None:
-    """Follow the policy of `rows` [slot] for twice as many steps as `pairs`: values <- r + discount E[values]."""
-    for _ in range(2 * pairs):
+def follow(layout: Layout, pays: Pays, rows: Ints, discount: float, values: Floats, other: Floats, steps: int) -> None:
+    """Follow the policy of `rows` [slot] for an even number of steps: values <- r + discount E[values]."""
+    for _ in range(steps):
         for slot in range(rows.shape[0]):
             row = rows[slot]
             if row < 0:
@@ -174,7 +179,7 @@ def follow(layout: Layout, pays: Pays, rows: Ints, discount: float, values: Floa
 
 def taken(among: Decisions, chosen: Ints) -> Ints:
     """[slot]: the model's rows of chosen ones."""
-    return np.append(among.rows, np.int32(-1))[chosen].astype(np.int32)
+    return np.where(chosen >= 0, among.rows[chosen], np.int32(-1)) if len(among.rows) else chosen
 
 
 # Discounted -------------------------------------------------------------------------------------------------------
@@ -184,27 +189,30 @@ def discounted(task: Task, among: Decisions, discount: float) -> Bounds:
     """Return bounds as narrow as the tolerance, unless rounding prevents it."""
     step, acting = Step(task, among), among.acting
     values, applied = np.zeros(len(acting)), np.zeros(len(acting))
-    size, pairs, narrowest, since = float(np.abs(among.reward).max(initial=0.0)), FEW_STEPS, np.inf, 0
+    size, steps, narrowest, since = float(np.abs(among.reward).max(initial=0.0)), FEW_STEPS, np.inf, 0
     before = np.full(len(acting), -1, np.int32)
-    grown = discount / (1.0 - discount) * (1.0 + 2.0**-50)
+    grown, unit = discount / (1.0 - discount) * (1.0 + 2.0**-50), among.unit
     while True:
         step(discount * values, applied)
-        change, slip = (applied - values)[acting], among.slip(values)
-        least, most = float(change.min()) - slip, float(change.max()) + slip
+        change, slip = applied - values, unit * (size + float(max(values.max(), -values.min())))
+        least = float(change.min(where=acting, initial=np.inf)) - slip
+        most = float(change.max(where=acting, initial=-np.inf)) + slip
         width = grown * (most - least) + 2 * slip
         mean = float(task.start @ applied)
         wanted = task.tolerance * max(abs(mean + grown * (least + most) / 2), size)
         since, narrowest = (0, width) if width < 0.9 * narrowest else (since + 1, narrowest)
         if width <= wanted or (since >= PATIENCE and most - least <= 8 * slip) or since > MANY_STEPS:
             break
+        del change
         chosen = step.chosen
-        pairs = min(2 * pairs, MANY_STEPS) if np.array_equal(chosen, before) else FEW_STEPS
+        steps = min(2 * steps, MANY_STEPS) if np.array_equal(chosen, before) else FEW_STEPS
         before = chosen
         values[:] = applied
-        follow(among.layout, step.pays, read_only(chosen), discount, values, applied, pairs)
+        follow(among.layout, step.pays, read_only(chosen), discount, values, applied, steps)
+    del change
     low = applied + grown * least * (1 if least < 0 else 1 - 2.0**-49) - slip
     high = applied + grown * most * (1 if most > 0 else 1 - 2.0**-49) + slip
-    low, high = np.where(acting, low, 0.0), np.where(acting, high, 0.0)
+    low[~acting] = high[~acting] = 0.0
     return Bounds(low, high, taken(among, step.chosen), applied)
 
 
