@@ -19,6 +19,7 @@ SECTIONS = {
     "environments": ("environments", "environment_rates", "`learn(env)` against the bare loop"),
     "certificates": ("learning", "certificate_times", "from nothing to a certificate"),
     "solve": ("planning", "solve_rates", "`solve` on a million states: C and other planners"),
+    "endless": ("endless", "endless_rates", "discounted values on a million states, and the safe set for ever"),
     "scaling": ("planning", "scaling_rates", "building, planning and learning as the model grows"),
     "compiling": ("planning", "compile_rates", "`compile_model`, pairs a second"),
     "continuous": ("continuous", "continuous_times", "safe sets and targets of continuous problems"),

@@ -114,14 +114,52 @@ def test_what_needs_an_end_says_so(model):
         stuck.with_horizon(None)
 
 
-def test_a_gymnasium_environment_without_a_time_limit():
+def dry_lake():
     lake = gymnasium.make("FrozenLake-v1", max_episode_steps=-1)
-    with pytest.raises(PeakError, match=r"math\.inf"):
-        peakrl.from_gymnasium(lake)
-    dry = peakrl.ConstrainedEnv(
+    return peakrl.ConstrainedEnv(
         lake, constraint=lambda t: -1.0 if t.next_observation in {5, 7, 11, 12} else 1.0, horizon=math.inf,
         reward_range=(0, 1),
     )  # fmt: skip
+
+
+def shielded(problem):
+    return peakrl.to_gymnasium(problem, shielded=True)
+
+
+FIVE = {
+    "machine": lambda: shielded(Machine()),
+    "corridor": lambda: shielded(Corridor()),
+    "house": lambda: shielded(peakrl.problems.thermostat(horizon=None)),
+    "transmitter": lambda: shielded(peakrl.problems.energy_harvesting(horizon=None, battery=4, peak_power=3)),
+    "lake": lambda: peakrl.shield(env := dry_lake(), peakrl.safe_set(peakrl.from_gymnasium(env))),
+}
+
+
+def violations(name, steps):
+    """Return the number of violations of a random agent behind a shield for ever, and of replaced actions."""
+    env, random, found = FIVE[name](), np.random.default_rng(1), 0
+    env.reset(seed=1)
+    for action in random.integers(env.action_space.n, size=steps).tolist():
+        _, _, terminated, truncated, info = env.step(action)
+        found += min(info["constraints"]) < 0
+        assert not truncated
+        if terminated:  # only the lake has a goal
+            env.reset()
+    return found, env.get_wrapper_attr("replaced")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FIVE)
+def test_a_random_agent_behind_a_shield_for_ever_never_violates(name):
+    found, replaced = violations(name, 2_000_000)
+    assert found == 0
+    assert replaced > 1000
+
+
+def test_a_gymnasium_environment_without_a_time_limit():
+    with pytest.raises(PeakError, match=r"math\.inf"):
+        peakrl.from_gymnasium(gymnasium.make("FrozenLake-v1", max_episode_steps=-1))
+    dry = dry_lake()
     safe = peakrl.safe_set(peakrl.from_gymnasium(dry))
     assert safe.model.steps is None
     assert safe.contains(0, step=1000)
