@@ -15,7 +15,7 @@ Puterman and Shin 1978): the bounds hold for every v.
 Average. An end component is a set of states in which one can stay for ever and get from each to each; the maximal ones
 are disjoint, and under every policy a walk ends in one of them (de Alfaro 1997). Within a component the largest gain is
 the same everywhere, min (T v - v) <= gain <= max (T v - v) for every v, and the greedy policy attains the lower bound
-(Odoni 1969). v <- (v + T v) / 2 converges also for periodic components (Schweitzer 1971). Between components a policy
+(the bounds of Odoni). v <- (v + T v) / 2 converges also for periodic components: a coin may stay. Between them a policy
 decides where to stay: x(s) = max over the actions that leave a component of E[x(s')], or the gain if it stays. Each
 component is one state there, so no policy can avoid staying for ever, the equation has one solution, and iteration from
 below and above converges to it (interval iteration, Haddad and Monmege 2018). A lower value is raised only to what the
