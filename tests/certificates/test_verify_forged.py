@@ -221,6 +221,17 @@ def fitting(certificate, arrays, path):
     return verify(path)
 
 
+def test_a_horizon_without_end_takes_neither_time_nor_memory(tmp_path):
+    """With the digest that belongs to it: all arrays of a stationary model are the same."""
+    certificate = honest()[4]
+    plain = copy.deepcopy(dict(certificate.evidence.plain))
+    plain["model"]["horizon"] = 10**12
+    correct(plain, certificate.evidence.arrays)
+    dataclasses.replace(certificate, evidence=Evidence(plain, certificate.evidence.arrays)).save(tmp_path / "forged")
+    with pytest.raises(PeakError, match="no horizon"):
+        verify(tmp_path / "forged")
+
+
 def test_a_discounted_policy_takes_actions_of_its_own_states(tmp_path):
     certificate = honest()[12]
     arrays = certificate.evidence.arrays
@@ -250,6 +261,7 @@ IMPOSSIBLE = [
     (6, {"horizon": 0}, "out of range"),
     (6, {"epsilon": -1.0}, "out of range"),
     (12, {"discount": 1.5}, "the discount is 1.5"),
+    (14, {"horizon": 10**12}, "fewer states than ends"),
     (13, {"given": 1}, "neither true nor false"),
     (13, {"several": 1}, "neither true nor false"),
     (13, {"missing": -1}, "not whole"),

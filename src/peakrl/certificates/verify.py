@@ -54,6 +54,8 @@ UNCHECKED = {
     "learned": "not checked, because a file cannot show it: that the counts came from episodes, and names",
     "logged": "not checked, because a file cannot show it: that the counts are those of the log, and names",
 }
+#: A model has at most so many steps.
+MOST_STEPS = 10**6
 #: The smallest positive number.
 LEAST = 5e-324
 #: Raises a ValueError unless a condition holds.
@@ -189,7 +191,8 @@ def read_model(plain: Read, arrays: Read) -> SimpleNamespace:
     m.reward_range, m.constraint_bounds = numbers(plain["reward_range"]), numbers(plain["constraint_bounds"])
     numbers(plain["constraint_tolerances"])
     endless = m.horizon is None and m.stationary is True
-    require(endless or (type(m.horizon) is int and m.horizon >= 1 and type(m.stationary) is bool), "no horizon")
+    steps = type(m.horizon) is int and 1 <= m.horizon <= MOST_STEPS
+    require(endless or (steps and type(m.stationary) is bool), "no horizon")
     require(type(m.stride) is int and m.stride in (0, 1), "the model has no such payoffs")
     require(digest_of(m, plain) == plain["digest"], "the arrays do not have the stored digest")
     require(len(m.stage_start) == (1 if m.stationary else m.horizon) + 1 and staged <= m.slots, "steps without states")

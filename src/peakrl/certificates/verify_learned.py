@@ -135,6 +135,7 @@ def check_ranges(d: SimpleNamespace, most: float, met: int) -> None:
     """Raise unless plain values can be those of a run."""
     require(0 < d.p < 1 and d.horizon >= 1 and d.epsilon >= 0, "p, horizon or epsilon is out of range")
     require(d.least <= d.max_reward <= most, "the rewards have no range")
+    require(met > 0, "there are fewer states than ends of steps")  # which bounds the horizon
     require(all(bound > 0 for bound in d.constraint_bounds), "a bound on a constraint is not above 0")
     require(d.max_violation <= d.most_violation, "a violation is larger than its bound")
     most_met = 0 if d.states is None else d.states if d.stationary else d.states * d.horizon
