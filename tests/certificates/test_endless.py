@@ -111,6 +111,15 @@ def test_a_forged_certificate_is_refused(criterion, tmp_path):
     assert not checked(replace(found, value_low=found.value_low + 1e-3, value_high=found.value_high + 1e-3), path).holds
 
 
+@pytest.mark.parametrize("criterion", [{"discount": 0.9}, {}, {"reach": {1}}])
+def test_huge_numbers_in_a_proof_do_not_widen_the_tolerance(criterion, tmp_path):
+    model = peakrl.compile_model(Machine())
+    found = peakrl.certify(model, peakrl.solve(model, **(criterion or {"average": True})).policy, **criterion)
+    false = replace(found, value_low=found.value_low + 1.0, value_high=found.value_high + 1.0, gap=found.gap - 1.0)
+    huge = found.evidence.arrays["endless.high"] + 1e300
+    assert not checked(false, tmp_path / "certificate", high=huge).holds
+
+
 def test_a_walk_that_never_arrives_is_not_certain_to():
     """A probability of 1 everywhere never changes from step to step, and is no lower bound."""
     model = peakrl.TabularModel.from_arrays([[[1, 0], [0, 1]], [[0, 1], [0, 1]]], [[0, 0], [0, 0]], [], None)

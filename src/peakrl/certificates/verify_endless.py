@@ -32,6 +32,8 @@ from peakrl.certificates.rests_on import on_model, on_target
 from peakrl.records import Field, Record
 
 FOREVER = 2**31 - 1
+#: How far the numbers of the file may be from those of the evidence at most, relative to the largest value there is.
+APART = 1e-9
 #: The proofs are g and h by state.
 ARRAYS = {
     "rows": Field(np.int32, "slot"),
@@ -73,7 +75,9 @@ def check(m: SimpleNamespace, plain: Mapping[str, Any], arrays: Mapping[str, Any
     gap = None if highest is None else highest - low
     found = {"failure_probability": 0.0, "value_low": low, "value_high": high, "optimum_high": highest, "gap": gap,
              "violation_high": violation, "violation_probability_high": float(risky), "episodes": 0}  # fmt: skip
-    return found, risky, off, (*on_model(plain, off), *on_target(int(target.sum())))
+    # A proof with huge numbers bounds nothing; it must not confirm the numbers of the file either.
+    most = 1.0 if reach else float(np.abs(m.reward).max()) / (1.0 - (discount or 0.0))
+    return found, risky, min(off, APART * most), (*on_model(plain, off), *on_target(int(target.sum())))
 
 
 def bound(m: SimpleNamespace, proof: Any, rows: Any, row_pay: Any, pay: Any, for_ever: Any) -> tuple[float, float]:
