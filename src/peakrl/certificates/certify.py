@@ -122,12 +122,13 @@ def certify(
     failure_probability
         The probability that one of the bounds is wrong; each certificate has its own.
     episodes
-        The number of fresh episodes, on an environment 10,000 by default; on a model none.
+        The number of fresh episodes, on an environment 10,000 by default; on a model by default none, and
+        everything is exact.
     seed
         Makes the episodes repeatable; by default it is drawn from the system.
     unknown
-        What decides on an environment in states that were not visited while learning, as for `simulate`: the
-        certificate is about the policy with that.
+        What decides on an environment in states that were not visited while learning: "raise" (an error, the default),
+        "random", or a function, as for `simulate`. The certificate is about the policy with that.
     discount, reach
         For deterministic policies without an end: the certificate is about discounted rewards, or about the probability
         of reaching these states, as in `solve`; with neither about the average reward of a step.

@@ -64,12 +64,14 @@ def solve_cmdp(
     model
         A model or problem.
     total, per_constraint, per_step, chance, union_chance
-        Exactly one limit, as defined in this module's docstring. `per_constraint` is a number or one per constraint.
+        Exactly one limit: on the expected sum of all violations of an episode; on that of each constraint (a number or
+        one for each); on that of each constraint at each step; on the probability that an episode violates; on the
+        expected number of its violating steps, which bounds that probability.
 
     Returns
     -------
     Solution
-        `multipliers` has the value of another unit of each limit and `consumption` how much of it is used: a number,
+        `multipliers` has the marginal value of each limit and `consumption` how much of it is used: a number,
         [constraint] or [step, constraint]. The policy is a `StochasticPolicy` if actions must be drawn. The policy of
         `chance` belongs to the model with a flag, `solution.policy.model`: its states are (state, anything violated).
         If the limit is infeasible, the result is the policy of least violation with feasible=False, and `reason` names

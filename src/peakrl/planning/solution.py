@@ -156,6 +156,8 @@ def solve(
 ) -> Solution[Policy]:
     """Solve a model or problem: the largest expected reward without any violation.
 
+    A `ContinuousProblem` takes the arguments of `peakrl.planning.solve_on_grid` instead.
+
     With `discount`, `average` or `reach` the result is a policy without an end, the same at every step; this needs a
     model in which nothing depends on the step, and its own horizon is ignored.
 

@@ -205,7 +205,8 @@ class SafeSet:
 def safe_set(target: Target, *, horizon: float | EllipsisType | None = ...) -> SafeSet:
     """Return the safe set of a model or problem: the actions after which a policy exists that never violates.
 
-    It depends only on the possible outcomes and the constraints of the model; probabilities may be wrong.
+    It depends only on the possible outcomes and the constraints of the model; probabilities may be wrong. A
+    `ContinuousProblem` takes the arguments of `peakrl.continuous.grid_safe_set` instead.
 
     Parameters
     ----------
