@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from experiments.drawing import curve, log_axes, places
+from experiments.drawing import curve, places
 from experiments.neighbours import tiny_harvesting
 from experiments.records import VERSION, Check, FigureRecord, Floats, Request, Row, at_most, curve_rows
 from experiments.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, new_figure
@@ -320,9 +320,10 @@ def draw_panel(axes: Axes, record: FigureRecord, variant: str, measured: str) ->
         label = f"{name}: {slopes[name][0].mean:.2f}" if name in slopes else name
         dashed = name.endswith("c = 1") or name.startswith("last")
         curve(axes, above, label, colour, band=False, linestyle="--" if dashed else "-", marker="o", markersize=2.5)
-    log_axes(axes)
-    if not positive:
-        axes.set_yscale("linear")
+    axes.set_xscale("log")
+    if positive:
+        axes.set_yscale("log")
+    else:
         axes.text(0.5, 0.65, "0 throughout: what violates earns more", ha="center", transform=axes.transAxes)
     axes.xaxis.set_minor_formatter(NullFormatter())
     if measured == "positive regret" and variant == CONJECTURE:
