@@ -6,7 +6,7 @@ import pytest
 import peakrl
 from helpers.machine import Machine
 from peakrl.errors import PeakError
-from peakrl.report.endless import endless_section
+from peakrl.report.endless import endless_section, run_section
 
 
 def parts(solution):
@@ -33,9 +33,27 @@ def test_the_page_shows_what_is_known_of_a_policy_without_an_end(tmp_path):
     assert margins.rows == [("not hot", 1.0, True)]
     (drawn,) = shown["Policy"]
     layers = [layer["name"] for layer in drawn.content["layers"]]
-    assert layers == ["action of the policy", "number of safe actions", "share of the steps", "value"]
+    assert layers == ["action of the policy", "number of safe actions", "share of the steps", "best value"]
     assert drawn.content["never"] == [0, 2, 1, 1]
     assert peakrl.write_report(solution, tmp_path / "page.html").stat().st_size > 10**6
+
+
+@pytest.mark.parametrize(
+    ("problem", "episodes", "verdict"),
+    [(Machine(), 300, "never violates"), (peakrl.problems.thermostat(horizon=None), 2, "may violate")],
+    ids=["machine", "thermostat"],
+)
+def test_the_page_of_a_discounted_run_shows_its_policy_beside_the_optimum(problem, episodes, verdict, tmp_path):
+    model = peakrl.compile_model(problem)
+    run = peakrl.learn(model, episodes=episodes, discount=0.9, seed=2)
+    (answer,) = run_section(run, "a run").parts[0].blocks
+    exact, best = peakrl.evaluate(model, run.policy, discount=0.9), peakrl.solve(model, discount=0.9)
+    assert verdict in answer.headline
+    assert [float(fact.answer) for fact in answer.facts[:2]] == pytest.approx([exact.value, best.value], rel=1e-5)
+    assert peakrl.write_report(run, tmp_path / "page.html").stat().st_size > 10**6
+    lake = peakrl.ConstrainedEnv(peakrl.to_gymnasium(model), horizon=20, reward_range=(-9, 9))
+    with pytest.raises(PeakError, match="whose model is unknown"):
+        peakrl.write_report(peakrl.learn(lake, episodes=2, discount=0.9), tmp_path / "page.html")
 
 
 def test_the_page_says_for_how_long_safety_can_be_kept_and_when_a_target_is_reached():

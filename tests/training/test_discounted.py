@@ -11,9 +11,22 @@ import pytest
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from naive import DiscountedPracticalTwin
-from peakrl import Assumptions, ConstrainedEnv, TabularModel, certify, compile_model, evaluate, learn, resume, solve
+from peakrl import (
+    Assumptions,
+    ConstrainedEnv,
+    TabularModel,
+    certify,
+    compile_model,
+    evaluate,
+    learn,
+    learn_many,
+    resume,
+    solve,
+    sweep,
+)
 from peakrl.errors import PeakError, ProblemError, SettingsError, TargetError
 from peakrl.learners import SUCBVI, UCBVI, MaskedQ, PosteriorSampling, SafeQ
+from peakrl.problems import thermostat
 from peakrl.training import load_run
 
 LEARNERS = PosteriorSampling(), SafeQ(), UCBVI()
@@ -212,6 +225,26 @@ class Closing(Job):
 
     def step(self, action):
         return 0, 0.0, False, True, {"constraints": (), "action_mask": np.zeros(2, np.int8)}
+
+
+def test_many_runs_and_sweeps_are_those_of_learn(tmp_path):
+    model = compile_model(thermostat(horizon=None))
+    run, other = (learn(model, UCBVI(), episodes=20, seed=seed, discount=0.9) for seed in (0, 1))
+    many = learn_many(model, UCBVI(), 20, range(2), discount=0.9)
+    assert [one.policy.rows.tolist() for one in many] == [run.policy.rows.tolist(), other.policy.rows.tolist()]
+    described = {
+        "name": "mine", "seeds": 2, "episodes": 20, "folder": str(tmp_path / "results"),
+        "problems": [{"kind": "thermostat", "discount": 0.9}], "settings": [{"learner": "UCBVI"}],
+    }  # fmt: skip
+    first, second = sweep(described, workers=1, progress=False).results()
+    for result, learned in ((first, run), (second, other)):
+        exact, best = evaluate(model, learned.policy, discount=0.9), solve(model, discount=0.9)
+        assert result.values["value"] == exact.value
+        assert result.values["violation"] == exact.violation
+        assert result.values["gap"] == best.value - exact.value
+    described["problems"] = [{"kind": "gymnasium", "id": "CartPole-v1", "discount": 0.9}]
+    with pytest.raises(PeakError, match="a sweep of environments needs a horizon"):
+        sweep(described, workers=1, progress=False)
 
 
 def test_a_time_limit_in_a_state_without_actions_is_an_error():

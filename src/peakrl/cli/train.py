@@ -258,7 +258,7 @@ def show(answer: dict[str, Any], certificates: Sequence[Certificate], file: Path
         judge = ["evaluate", path]
         if answer["environment"]:
             judge = ["certify", str(file), "--policy", path, *["--trust"] * trust]
-        further = [["report", path]] if answer["discount"] is None else []
+        further = [] if answer["environment"] and answer["discount"] is not None else [["report", path]]
         further += [judge] if answer["untried"] is None else []
         commands = (f"`{shlex.join(['peakrl', *words])}`" for words in further)
         say(f"saved to {path}; next: {', '.join(commands)}")

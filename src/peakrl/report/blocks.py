@@ -19,6 +19,15 @@ from numpy.typing import NDArray
 #: Significant digits of drawn numbers; the CSV of a table has all digits.
 DIGITS = 7
 
+#: Tone and badge of a verdict.
+VERDICTS = {
+    "infeasible": ("bad", "infeasible"),
+    "safe": ("good", "no violation"),
+    "violates": ("bad", "may violate"),
+    "certified": ("good", "certified"),
+    "not proved": ("", "not proved"),
+}
+
 
 @dataclass(frozen=True)
 class Text:

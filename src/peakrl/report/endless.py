@@ -1,44 +1,58 @@
-"""Section of a solution without an end: bounds, safety, the map of its policy, and where it spends its time."""
+"""Section of a solution without an end, or of a discounted run: value, safety, map, and where time is spent."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 
 from peakrl.certificates.certificate import number
+from peakrl.certificates.certify import can_solve
 from peakrl.errors import SettingsError
 from peakrl.evaluation import evaluate
 from peakrl.evaluation.endless import EndlessEvaluation
-from peakrl.planning import Solution
+from peakrl.planning import Solution, solve
 from peakrl.policy.tables import Policy
-from peakrl.report.blocks import Answer, Block, Fact, Section, Table, Text, run_lengths
+from peakrl.report.blocks import VERDICTS, Answer, Block, Fact, Section, Table, Text, run_lengths
 from peakrl.report.policy_blocks import MOST_NODES, MapNodes, amounts, choices, map_block, map_nodes, state_words
-from peakrl.report.sections import VERDICTS
+from peakrl.tabular import TabularModel
+from peakrl.training.run import LearningRun
 
 #: Most states whose linear equations are solved for a page, and most lines of the table of states.
 MOST_SOLVED, MOST_LINES = 100_000, 200
 
 
-def endless_section(solution: Solution[Policy]) -> Section:
-    """Return the section of a solution without an end."""
+def run_section(run: LearningRun, name: str) -> Section:
+    """Return the section of a discounted run on a model: its policy beside the optimum."""
+    if not isinstance(run.model, TabularModel) or not can_solve(run.model):
+        raise SettingsError(
+            f"{name} is a discounted run whose model is unknown or too large to solve, and a page shows its policy "
+            "beside the optimum: use simulate and certify"
+        )
+    return endless_section(solve(run.model, discount=run.discount), run)
+
+
+def endless_section(solution: Solution[Policy], run: LearningRun | None = None) -> Section:
+    """Return the section of a solution without an end, or of the policy of a run beside it."""
     model, criterion = solution.model, solution.criterion
     if criterion is None:
         raise SettingsError("a page shows solutions of solve(model, discount=...), average=True or reach=...")
     # What follows after a target is reached is not part of the solution.
     evaluated = model.num_slots <= MOST_SOLVED and criterion != "reach"
-    found = evaluate(model, solution.policy) if evaluated else None
-    assert isinstance(found, EndlessEvaluation | None)
+    policy, discount = (solution.policy, None) if run is None else (run.policy, run.discount)
+    found: EndlessEvaluation | None = cast(Any, evaluate(model, policy, discount=discount)) if evaluated else None
+    assert isinstance(policy, Policy)  # learners with a discount return deterministic ones
     nodes = map_nodes(model, MOST_NODES)
     stories: list[tuple[str, str, Sequence[Block]]] = [
-        ("answer", "Result", [answer_of(solution, found)]),
+        ("answer", "Result", [answer_of(solution, found, run)]),
         (
             "policy",
             "Policy",
-            [policy_map(solution, found, nodes) if isinstance(nodes, MapNodes) else Text(nodes or "")],
+            [policy_map(solution, policy, found, nodes) if isinstance(nodes, MapNodes) else Text(nodes or "")],
         ),
-        ("details", "Details", [*details(solution, found)]),
+        ("details", "Details", [*details(model, policy, found)]),
     ]
     parts = [
         Section(f"endless-{key}", title, "", [replace(block, id=f"endless-{key}-{block.id}") for block in blocks])
@@ -50,15 +64,23 @@ def endless_section(solution: Solution[Policy]) -> Section:
         f"constraints: {', '.join(model.constraint_names) or 'none'}."
     )
     kind = "safe" if solution.feasible else "infeasible"
+    if run is not None:
+        lead += f" {run.episodes:,} episodes with seed {run.seed}, {run.violations:,} of them violating."
+        kind = "violates" if found is None or (found.worst_margin < 0).any() else "safe"
     return Section("endless", f"{model.name}: {criterion}", lead, badge=VERDICTS[kind], parts=parts)
 
 
-def answer_of(solution: Solution[Policy], found: EndlessEvaluation | None) -> Block:
+def answer_of(solution: Solution[Policy], found: EndlessEvaluation | None, run: LearningRun | None) -> Block:
     """Return bounds and safety in words."""
     reach = solution.criterion == "reach"
     what = "probability of reaching the target" if reach else f"value ({solution.criterion})"
     bounds = [f"between {solution.value_low!r} and {solution.value_high!r}, rounding included"]
     facts = [Fact(f"What is the {what}?", number(solution.value), bounds)]
+    if run is not None:
+        best = "of the best policy that never violates" if solution.feasible else "of the policy of least violation"
+        facts = [Fact(f"What is the {what} {best}?", number(solution.value), bounds)]
+        if found is not None:
+            facts.insert(0, Fact(f"What is the {what} of the learned policy?", number(found.value)))
     if solution.expected_time is not None:
         facts.append(Fact("When is the target reached?", f"after {number(solution.expected_time)} steps, expected"))
     if found is not None:
@@ -71,33 +93,37 @@ def answer_of(solution: Solution[Policy], found: EndlessEvaluation | None) -> Bl
     safe = solution.safe_set.counts[0]
     share = f"{safe.safe_states:,} of {safe.states:,} states, {safe.safe_actions:,} of {safe.actions:,} actions"
     facts.append(Fact("What is safe for ever?", share))
+    if run is not None and found is None:
+        return Answer("answer", "The model is too large to evaluate the learned policy for a page.", "", facts)
+    if run is not None and found is not None and (found.worst_margin < 0).any():
+        return Answer("answer", "The learned policy may violate a constraint.", "bad", facts)
     if solution.feasible:
         return Answer("answer", "The policy never violates a constraint.", "good", facts)
     facts.append(Fact("For how long can safety be kept?", f"{solution.safe_steps} steps", [solution.reason or ""]))
     return Answer("answer", "No policy is safe for ever; this one violates least.", "bad", facts)
 
 
-def policy_map(solution: Solution[Policy], found: EndlessEvaluation | None, nodes: MapNodes) -> Block:
+def policy_map(solution: Solution[Policy], policy: Policy, found: EndlessEvaluation | None, nodes: MapNodes) -> Block:
     """Return the map of the policy and of the safe set."""
     model, slots = solution.model, nodes.slots
-    layers = [choices("action of the policy", model, solution.policy, nodes)]
+    layers = [choices("action of the policy", model, policy, nodes)]
     if model.num_constraints:
         safe = [np.count_nonzero(solution.safe_set.mask_of(node)) for node in nodes.nodes.tolist()]
         layers.append(amounts("number of safe actions", np.array(safe), "safe actions"))
     if found is not None:
         layers.append(amounts("share of the steps", found.stationary_distribution[slots], "share"))
     assert solution.state_low is not None
-    layers.append(amounts("value", solution.state_low[slots], "value"))
+    layers.append(amounts("best value", solution.state_low[slots], "value"))
     unsafe = run_lengths(np.isnan(solution.state_low[slots]).astype(np.int8))
     note = "Blank: not reachable. Faded: no policy is safe for ever from there."
     return map_block(model, nodes, layers, "Map of the policy and the safe set", note, unsafe)
 
 
-def details(solution: Solution[Policy], found: EndlessEvaluation | None) -> list[Block]:
+def details(model: TabularModel, policy: Policy, found: EndlessEvaluation | None) -> list[Block]:
     """Return worst constraint values, and the states in which most steps are spent."""
     if found is None:
         return []
-    model, share = solution.model, found.stationary_distribution
+    share = found.stationary_distribution
     margins = [
         (name, margin, margin >= 0)
         for name, margin in zip(model.constraint_names, found.worst_margin.tolist(), strict=True)
@@ -105,7 +131,7 @@ def details(solution: Solution[Policy], found: EndlessEvaluation | None) -> list
     most = [slot for slot in np.argsort(-share, kind="stable")[:MOST_LINES].tolist() if share[slot] > 0]
     labels = [model.state_of_slot(slot) for slot in most]
     rows = [
-        (state_words(model, label), str(solution.policy.action(0, label)), float(share[slot]))
+        (state_words(model, label), str(policy.action(0, label)), float(share[slot]))
         for slot, label in zip(most, labels, strict=True)
     ]
     caption = "Where the policy spends its steps in the long run (stationary distribution)"

@@ -15,8 +15,21 @@ from typing import TYPE_CHECKING
 from peakrl.certificates.certificate import between, chance, number
 from peakrl.errors import SettingsError
 from peakrl.report.analysis import RunAnalysis
-from peakrl.report.blocks import Answer, Block, Fact, Mark, Scale, Section, Table, settings_table, shown_state, slug
+from peakrl.report.blocks import (
+    VERDICTS,
+    Answer,
+    Block,
+    Fact,
+    Mark,
+    Scale,
+    Section,
+    Table,
+    settings_table,
+    shown_state,
+    slug,
+)
 from peakrl.report.charts import curve_blocks, episode_blocks, risk_blocks, schedule_blocks
+from peakrl.report.endless import run_section
 from peakrl.report.policy_blocks import explorer, map_blocks
 
 if TYPE_CHECKING:
@@ -31,20 +44,12 @@ EPISODES = {
     False: "The episode of peakrl.rollout(model, run.policy) with seed 0: one random sample of many possible episodes.",
     True: "The problem is deterministic: every episode of this policy is this one.",
 }
-#: Tone and badge of a verdict.
-VERDICTS = {
-    "infeasible": ("bad", "infeasible"),
-    "safe": ("good", "no violation"),
-    "violates": ("bad", "may violate"),
-    "certified": ("good", "certified"),
-    "not proved": ("", "not proved"),
-}
 
 
 def section_for(run: LearningRun, name: str, share: int = 1, table: TabularModel | None = None) -> Section:
     """Return the section of a run; an environment may show a `table`. `share` runs share the limits of the page."""
     if run.discount is not None:
-        raise SettingsError(f"{name} has no end, and a page needs a horizon: use evaluate and certify with discount=")
+        return run_section(run, name)
     analysis = RunAnalysis.of(run, table=table)
     if table is not None and not analysis.on_environment:
         raise SettingsError(f"{name} is a run on a model; pass `table` only for a run on an environment")

@@ -9,6 +9,8 @@ problem; the digest is then that of seed 0.
 Environments with a transition table are evaluated exactly on it (`certificates.certify`). For others, `sampled` is the
 number of new episodes that value and violation are means of; the optimum is unknown, and the curve consists of means of
 training episodes, exploration included. The averaged policy is represented by its training episodes.
+
+With a `discount` in place of a horizon values are discounted sums, and there is neither an averaged policy nor a curve.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ def learn_run(config: dict[str, Any]) -> dict[str, Any]:
     """Learn once and return the values and arrays to store."""
     episodes, seed, points, folder = config["episodes"], config["seed"], config["points"], FOLDER.get()
     settings = learner_of(config["settings"], Path(folder))
-    follow = config["problem"].get("follow_seed", False)
+    follow, discount = config["problem"].get("follow_seed", False), config["problem"]["parameters"].get("discount")
     spec, table, best = prepared(canonical(config["problem"], "problem"), seed if follow else 0, folder)
     if isinstance(spec, EnvironmentSpec):
         target = spec.open_again(folder, table)
@@ -68,11 +70,13 @@ def learn_run(config: dict[str, Any]) -> dict[str, Any]:
             last = exact_metrics(table, policy_on_table(table, run.policy))
     else:
         assert table is not None  # problems are compiled
-        run = learn(table, settings, episodes=episodes, seed=seed, history=interval(points, episodes, table))
-        averaged = {f"averaged_{name}": value for name, value in exact_metrics(table, run.averaged_policy).items()}
+        every: Record = "none" if discount is not None else interval(points, episodes, table)
+        run = learn(table, settings, episodes=episodes, seed=seed, history=every, discount=discount)
+        averages = {} if discount is not None else exact_metrics(table, run.averaged_policy)
+        averaged = {f"averaged_{name}": value for name, value in averages.items()}
         columns = run.history.columns() if len(run.history) else {}
         curve = {f"history_{name}": np.ascontiguousarray(column) for name, column in columns.items()}
-        last = exact_metrics(table, run.policy)
+        last = exact_metrics(table, run.policy, discount)
     return {
         **last,
         **averaged,
@@ -80,7 +84,7 @@ def learn_run(config: dict[str, Any]) -> dict[str, Any]:
         "least_violation": None if best is None else best.violation,
         "problem_feasible": None if best is None else best.feasible,
         "gap": None if best is None else best.value - last["value"],
-        "averaged_gap": None if best is None else best.value - averaged["averaged_value"],
+        "averaged_gap": None if best is None or discount is not None else best.value - averaged["averaged_value"],
         "violations": run.violations,
         "last_violation_episode": run.last_violation_episode,
         "feasible": run.feasible,
@@ -88,9 +92,9 @@ def learn_run(config: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def exact_metrics(table: TabularModel, policy: Any) -> dict[str, Any]:
+def exact_metrics(table: TabularModel, policy: Any, discount: float | None = None) -> dict[str, Any]:
     """Return the exact metrics of a policy."""
-    found = evaluate(table, policy)
+    found = evaluate(table, policy, discount=discount)
     return {
         "value": found.value,
         "violation": found.violation,
@@ -142,8 +146,8 @@ def described(
     spec: ProblemSpec | EnvironmentSpec, folder: Path, *, follow_seed: bool = False
 ) -> tuple[dict[str, Any], TabularModel | None]:
     """Return the configuration of a problem or an environment with all digests, and its model or transition table."""
-    if "discount" in spec.parameters:
-        raise SweepError("a sweep needs a horizon: leave discount out")
+    if "discount" in spec.parameters and isinstance(spec, EnvironmentSpec):
+        raise SweepError("a sweep of environments needs a horizon: leave discount out")
     config = {"kind": spec.kind, "parameters": dict(spec.parameters)} | ({"follow_seed": True} if follow_seed else {})
     if isinstance(spec, EnvironmentSpec):
         table, digests = spec.open(folder).table, spec.source_digests(folder)
@@ -174,7 +178,7 @@ def prepared(
         raise SweepError(f"the problem {spec.as_dict()} has changed since the sweep was started: start it again")
     if follow and isinstance(spec, ProblemSpec):
         table = seeded(spec, seed, follow=True).compile(folder)
-    return spec, table, None if table is None else solve(table)
+    return spec, table, None if table is None else solve(table, discount=config["parameters"].get("discount"))
 
 
 def seeded(spec: ProblemSpec, seed: int, *, follow: bool) -> ProblemSpec:

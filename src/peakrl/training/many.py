@@ -42,6 +42,7 @@ def learn_many(
     episodes: int,
     seeds: int | Iterable[int] = 0,
     *,
+    discount: float | None = None,
     keep: Callable[[LearningRun], Any] | None = None,
     history: Record = "auto",
     average: bool = True,
@@ -56,7 +57,7 @@ def learn_many(
     models
         A model or several; or a function without arguments that creates a Gymnasium environment, called once for each
         run; or an environment for one run.
-    learner, episodes, history, average, assumptions
+    learner, episodes, discount, history, average, assumptions
         As for `learn`.
     seeds
         One seed or several.
@@ -93,7 +94,7 @@ def learn_many(
         given, seed = pairs[index]
         own = settings.fresh() if isinstance(settings, OwnLearner) else settings
         with opened(given) as target:
-            active = new_trainer(target, own, episodes, seed, known, history, average=average)
+            active = new_trainer(target, own, episodes, seed, known, history, average=average, discount=discount)
             for count in pieces(active, episodes):
                 done[index] = count
                 if stop.is_set():
