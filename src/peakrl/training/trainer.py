@@ -96,6 +96,8 @@ class Trainer:
         self._log = Log.of_size(0)
         #: Environments, and models whose learner has no kernel; None: a kernel plays.
         self.lanes: Lanes | None = None
+        #: What declarations forbid in lanes; kernels have no rows that are forbidden.
+        self.limits: Limits | None = None
         #: Episodes in a piece of work: at first, and at most.
         self.pieces = 1, 1
         if isinstance(target, TabularModel):
@@ -135,7 +137,7 @@ class Trainer:
             steps = self.space.horizon
             self.pieces = max(1, KERNEL_STEPS[0] // steps), max(1, KERNEL_STEPS[1] // steps)
         else:
-            self._use_lanes(ModelLane(model, self.generator), None)
+            self._use_lanes(ModelLane(model, self.generator))
 
     def _begin_on_environment(self, lanes: Lanes, every: int) -> None:
         rules, settings = lanes.rules, self.settings
@@ -149,13 +151,13 @@ class Trainer:
         self.greedy = np.zeros((0, self.space.columns), np.int64)
         self.recorder = Recorder(every) if every else None
         self.logs = self.average
-        limits = Limits.declared(self.assumptions, self.space)
+        limits = self.limits = Limits.declared(self.assumptions, self.space)
         if limits is not None and limits.safe is not None and rules.constraints.count is None:
             rules.constraints.count = limits.safe.model.num_constraints
-        self._use_lanes(lanes, limits)
+        self._use_lanes(lanes)
 
-    def _use_lanes(self, lanes: Lanes, limits: Limits | None) -> None:
-        self.lanes, self.rules, self.limits = lanes, lanes.rules, limits
+    def _use_lanes(self, lanes: Lanes) -> None:
+        self.lanes, self.rules = lanes, lanes.rules
         self.pieces = max(1, LANE_STEPS[0] // self.rules.horizon), max(1, LANE_STEPS[1] // self.rules.horizon)
         #: Episodes that were started, and is the last one among them?
         self.started, self._final = 0, False
@@ -174,8 +176,8 @@ class Trainer:
         self._growths = 0
         self.observations = Observations(self.assumptions, self.space)
         #: Is anything declared that a step may contradict?
-        self._watchful = limits is not None or self.observations.active
-        if limits is not None:
+        self._watchful = self.limits is not None or self.observations.active
+        if self.limits is not None:
             self.rules.idle = lambda first: first.offer[self._first_choice(first)]
 
     def _make(self) -> Algorithm:
