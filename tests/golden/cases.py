@@ -98,6 +98,7 @@ def problems() -> dict[str, Callable[[], object]]:
             [peakrl.problems.Job({2: 0.5, 3 + k: 0.5}, due=8, deadline=12 + 4 * k) for k in range(3)]
         ),
         "thermostat": lambda: peakrl.problems.heating.thermostat(),
+        "queue": lambda: peakrl.problems.queue(room=8),
         "battery_robot": lambda: peakrl.problems.robots.battery_robot(),
         "corridor": Corridor,
         "trap": Trap,

@@ -20,6 +20,7 @@ ENVIRONMENTS: dict[str, str | None] = {
     "FadingChannel-v0": "fading_channel",
     "MachineScheduling-v0": "machine_scheduling",
     "Problem-v0": None,
+    "Queue-v0": "queue",
     "SchedulingExample-v0": "scheduling_example",
     "Thermostat-v0": "thermostat",
 }
