@@ -69,7 +69,7 @@ def test_the_value_of_a_policy_that_may_violate_is_no_lower_bound_of_the_best_sa
 
 def test_an_environment_without_a_safe_policy_has_no_relative_aim():
     env = ModelEnvironment(problems.near_tie(), 1)
-    with pytest.raises(SettingsError, match="give epsilon in units of value, or declare constraints"):
+    with pytest.raises(SettingsError, match="give epsilon in units of value, or declare a support"):
         learn(env, Certified(0.5, relative=True), episodes=10)
     known = Assumptions(constraints=lambda step, state, action: 1.0)
     assert learn(env, Certified(0.5, relative=True), episodes=4_000, assumptions=known).certificate.holds

@@ -72,7 +72,7 @@ def check(model, solution, value_of, best_of, target=frozenset()):
         for policy in policies(model):
             chain = Chain(model, policy)
             least.append(at_start(model, best_of(chain, [violation[row] for row in policy])))
-        assert abs(solution.violation - float(min(least))) <= 1e-8
+        assert solution.violation == pytest.approx(float(min(least)), rel=1e-9, abs=1e-9)
         assert solution.reason is not None
         kept = [peakrl.safe_set(model, horizon=steps).feasible for steps in range(1, model.num_slots + 2)]
         assert solution.safe_steps == kept.index(False)

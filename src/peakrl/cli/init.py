@@ -96,7 +96,7 @@ def problem_table(kind: Kind, others: str) -> str:
     for name, parameter in kind.parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
             continue
-        lines += comment(comments[name][1].replace("`", "") if name in comments else "")
+        lines += comment(comments[name][1].replace("`", "").replace("None:", "inf:") if name in comments else "")
         value = kind.example.get(name, parameter.default)
         lines.append(f"# {name} = ..." if value is None else f"{name} = {as_toml(value)}")
     return "\n".join(lines) + "\n"

@@ -49,7 +49,7 @@ def solve(
     from peakrl.storage import ready
 
     ready(policy)
-    wanted, discount = wanted_with_discount([*(["--horizon=null"] if average else []), *(problem or [])], jobs, trust)
+    wanted, discount = wanted_with_discount(problem or [], jobs, trust, average=average)
     limits = None if limit is None else limits_of(limit)
     model = compile_model(wanted)
     if limits is not None and (average or discount is not None):
@@ -85,10 +85,10 @@ def solve(
 
 
 def wanted_with_discount(
-    words: list[str], jobs: Path | None, trust: bool = False
+    words: list[str], jobs: Path | None, trust: bool = False, *, average: bool = False
 ) -> tuple[Problem | TabularModel, float | None]:
     """Return the problem of a command line, and the discount if there is one."""
-    from peakrl.specs.registry import command_names
+    from peakrl.specs.registry import command_names, kind_named
     from peakrl.specs.spec import ProblemSpec, located, naming
 
     names, parameters = split_words(words)
@@ -99,6 +99,9 @@ def wanted_with_discount(
         with located("--jobs"):
             return ProblemSpec("machine_scheduling", {"jobs": str(jobs), **parameters}).build(), None
     described = read_problem(names[0], trust)
+    kind = described.spec.kind
+    if average and (kind == "gymnasium" or "horizon" in kind_named(kind).parameters):
+        parameters.setdefault("horizon", None)
     with naming(names[0]), located("problem"):
         spec = described.spec.with_parameters(parameters)
     return replace(described, spec=spec).build(), spec.parameters.get("discount")

@@ -163,7 +163,10 @@ class GridGuard(Guard):
         j = int(beyond[beyond[:, :, row].max(axis=1).argmin(), :, row].argmax())
         hint = ""
         if least[row] <= SMALL * (problem.high[j] - problem.low[j]):
-            hint = " If the environment computes the same with other rounding, declare slack= or measured="
+            hint = (
+                " If the environment computes the same with other rounding, declare slack= or measured=; if its "
+                "observations are rounded (float32), pass state_of="
+            )
         raise TargetError(
             f"the step from {problem.named(x[row])} by action {shown(self.labels[index])} to "
             f"{problem.named(following[row])} contradicts the dynamics of {self.name!r}: {problem.names[j]!r} is "

@@ -139,7 +139,10 @@ class Assumptions(BaseModel):
         for name, value in values.items():
             if isinstance(value, dict):
                 kind, shown = next(iter(value.items()))
-                raise SettingsError(f"{name} is the {kind} {shown}, which is not stored in files: pass it again")
+                raise SettingsError(
+                    f"{name} was declared as the {kind} {shown}, which no file can hold: pass the same "
+                    f"assumptions=peakrl.Assumptions({name}=...) to peakrl.load or peakrl.resume (commands cannot)"
+                )
         return cls(**values)
 
 
@@ -556,7 +559,10 @@ class Limits:
             raise TargetError(f"{where} violated by {violation:g}, but {says}")
         if self._violates(step, state, action, violation > 0) != (violation > 0):
             seen = f"violated by {violation:g}" if violation > 0 else "violated nothing"
-            raise TargetError(f"{where} {seen}, which is not what the declared constraints say")
+            raise TargetError(
+                f"{where} {seen}, which is not what the declared constraints say. If that depends on the outcome, "
+                "declare a support instead"
+            )
 
     def _check_following(
         self, step: int, state: Hashable, action: Hashable, following: Hashable, where: str, *, safe: bool

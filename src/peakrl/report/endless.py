@@ -38,7 +38,9 @@ def endless_section(solution: Solution[Policy], run: LearningRun | None = None) 
     """Return the section of a solution without an end, or of the policy of a run beside it."""
     model, criterion = solution.model, solution.criterion
     if criterion is None:
-        raise SettingsError("a page shows solutions of solve(model, discount=...), average=True or reach=...")
+        raise SettingsError(
+            "a page shows solutions of solve(model, discount=...), average=True or reach=...; with a horizon only runs"
+        )
     # What follows after a target is reached is not part of the solution.
     evaluated = model.num_slots <= MOST_SOLVED and criterion != "reach"
     policy, discount = (solution.policy, None) if run is None else (run.policy, run.discount)

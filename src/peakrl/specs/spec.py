@@ -49,7 +49,8 @@ class ProblemSpec:
         given = as_plain(self.parameters, "")
         if "discount" in given:  # in place of a horizon
             check_fraction(given["discount"], "discount", error=ProblemError)
-            given.setdefault("horizon", None)
+            if "horizon" in kind_named(self.kind).parameters:
+                given.setdefault("horizon", None)
         object.__setattr__(self, "parameters", given)
         check_names(kind_named(self.kind).parameters, self._own)
 

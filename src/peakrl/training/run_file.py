@@ -183,10 +183,13 @@ def stored_learner(
     """Return the settings and the assumptions of a file; assumptions that are passed must agree with the file."""
     try:
         settings, declared = learner_from(plain["settings"]), plain["assumptions"]
-        if assumptions is None:
-            return settings, Assumptions.from_dict(declared)
     except SettingsError as error:
         raise StorageError(f"{path} holds settings that this peakrl does not know: {error}") from error
+    if assumptions is None:
+        try:
+            return settings, Assumptions.from_dict(declared)
+        except SettingsError as error:
+            raise StorageError(f"{path}: {error}") from error
     if not same(assumptions.as_dict(), declared):
         raise StorageError(f"{path} holds a run with other assumptions, {declared}, than {assumptions}")
     return settings, assumptions

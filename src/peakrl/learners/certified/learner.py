@@ -122,8 +122,8 @@ class CertifiedLearner(Rounds):
         if settings.relative and not can_be_relative(declared.facts):
             raise SettingsError(
                 "relative is True, but violations are only bounded from episodes, so that no lower bound of the best "
-                "safe value can be known: give epsilon in units of value, or declare constraints, a support or a "
-                "safe_policy"
+                "safe value can be known: give epsilon in units of value, or declare a support or a safe_policy (or "
+                "constraints, if no state without a safe action can be reached)"
             )
         super().__init__(task, declared, settings.epsilon, settings.failure_probability, settings.relative)
 

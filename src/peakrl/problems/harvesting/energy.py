@@ -153,7 +153,7 @@ def energy_harvesting(
         Python also `(matrix, first)` or `MarkovArrivals(matrix, first)`: arrivals 0 .. n-1 with their transition matrix
         and the distribution of the first one.
     log_base
-        2 for rewards in bits, `math.e` for nats.
+        2 for rewards in bits, 2.718281828459045 for nats.
     seed
         Of the frozen sequence.
 

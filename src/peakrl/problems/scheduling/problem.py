@@ -191,9 +191,9 @@ def machine_scheduling(jobs: Iterable[Job], *, objective: str = "max_tardiness")
     Parameters
     ----------
     jobs
-        `Job`s; in a file tables with processing, due and deadline, optionally weight, name and release, or the name of
-        a CSV file with these columns. processing is a whole number, a range "2-4" (each number equally likely), or
-        [probability, time] pairs.
+        Each a `Job`; in a file tables with processing, due and deadline, optionally weight, name and release, or the
+        name of a CSV file with these columns. processing is a whole number, a range "2-4" (each number equally
+        likely), or [probability, time] pairs.
     objective
         "max_tardiness", "total_tardiness", "weighted_late_work", "weighted_completion" (the sum of weighted completion
         times) or "weighted_tardiness".
