@@ -31,6 +31,20 @@ def test_the_optimum_is_certified_kept_and_checked(command, best):
     assert "Certificate (exact for the given model) holds" in out
 
 
+def test_what_a_learner_proves_is_saved_and_checked(command, tmp_path):
+    settings = '[settings]\nlearner = "Certified"\nepsilon = 0.5\n[run]\nepisodes = 20000\n'
+    problem = '[problem]\nkind = "energy_harvesting"\nhorizon = 2\nbattery = 2\nmax_arrival = 2\npeak_power = 1\n'
+    (tmp_path / "proof.toml").write_text(problem + settings)
+    assert command("train", "proof.toml", "--certificate", "kept")[0] == 0
+    code, out, _ = command("verify", "kept")
+    assert code == 0
+    assert "Certificate (learned) holds" in out
+    code, _, error = command("train", "tiny.toml", "--episodes", "5", "--certificate", "other")
+    assert code == 2
+    assert "--certificate: PosteriorSampling" in error
+    assert not (tmp_path / "other").exists()
+
+
 def test_json_is_what_the_library_says(command, best):
     code, out, _ = command("certify", "tiny.toml", "--policy", best, "--epsilon", "0.1", "--json", "--out", "kept")
     model = read_problem_file("tiny.toml").model()

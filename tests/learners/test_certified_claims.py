@@ -13,7 +13,7 @@ import peakrl
 from helpers import certified_problems as problems
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
-from peakrl import Assumptions, TabularModel, compile_model, evaluate, learn, solve
+from peakrl import Assumptions, Outcome, Problem, TabularModel, compile_model, evaluate, learn, solve
 from peakrl.certificates.verify import verify
 from peakrl.errors import SettingsError, TargetError
 from peakrl.gym.constrained_env import adapt
@@ -65,6 +65,30 @@ def test_the_value_of_a_policy_that_may_violate_is_no_lower_bound_of_the_best_sa
     run = learn(model, Certified(0.5, relative=True), episodes=5_000, **QUIET)
     assert run.certificate.epsilon <= 0.5 * solve(model).value
     assert not run.certificate.holds
+
+
+class DeadEnd(Problem):
+    """State 1 has no safe action, and state 0 may lead there as far as a learner knows."""
+
+    name, horizon, stationary, constraint_names = "dead end", 3, True, ("whole",)
+    reward_range, constraint_bounds = (0.0, 1.0), (1.0,)
+
+    def initial(self):
+        return [(0.9, 0), (0.1, 2)]
+
+    def actions(self, step, state):
+        return (0, 1)
+
+    def outcomes(self, step, state, action):
+        risky = state == 2 and action == 1
+        yield Outcome(1.0, 1 if risky or state == 1 else 0, float(state == 0), (-1.0 if state == 1 else 1.0,))
+
+
+def test_a_share_of_a_value_that_is_not_known_is_not_called_an_epsilon_of_0():
+    certificate = learn(DeadEnd(), Certified(0.1, relative=True), episodes=300, **QUIET).certificate
+    assert not certificate.holds
+    assert certificate.epsilon == 0.0
+    assert "of which no lower bound above 0 is known" in certificate.reason
 
 
 def test_an_environment_without_a_safe_policy_has_no_relative_aim():

@@ -312,6 +312,7 @@ def test_a_file_declares_budgets_and_monitors(tmp_path):
 
 
 WRONG = [
+    (("limit = 3", "limit = -3"), "limit of budget 'peaks' is -3"),
     (("limit = 3", "limits = 3"), r"budget\[0\]\.limits is not a key here; do you mean limit\?"),
     (("{5 = 1", "{55 = 1"), "budget 'peaks' names the action '55'"),
     (("never_twice", "once"), r"monitor\[0\]\.pattern must be one of at_most"),

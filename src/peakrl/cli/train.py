@@ -44,6 +44,7 @@ def train(
     checkpoint: Path | None = None,
     checkpoint_every: int | None = None,
     overwrite: bool = False,
+    certificate: Path | None = None,
     trust: bool = False,
 ) -> Answer:
     """Learn a problem. Repeating the command with the same --out resumes an interrupted run.
@@ -71,11 +72,13 @@ def train(
         Episodes between checkpoints; default: about every 30 seconds.
     overwrite
         Start again even if --out or --checkpoint contains a run, which becomes NAME.before.
+    certificate : FILE
+        Save the certificate of a certified learner or of a log here, for `peakrl verify`.
     """
     from peakrl.storage import ready
 
     begun = time.perf_counter()
-    ready(out, checkpoint)
+    ready(out, checkpoint, certificate)
     for name, given in (("seed", seed), ("discount", discount)):
         if resume is not None and given is not None:
             raise SettingsError(f"--{name} cannot be changed in a resumed run: omit it")
@@ -114,6 +117,10 @@ def train(
     answer["episodes_before"] = begun_at[0] if begun_at else 0
     answer["run_file"] = None if kept is None else str(kept)
     certificates = answer.pop("certificates")
+    if certificate is not None and run.certificate is not None:
+        run.certificate.save(certificate)
+    elif certificate is not None:
+        raise SettingsError(f"--certificate: {run.settings} issues none; `peakrl certify` judges a policy")
     return Answer(answer, lambda: show(answer, certificates, file, trust), answer["feasible"] is not False)
 
 

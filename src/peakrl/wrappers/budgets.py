@@ -60,7 +60,7 @@ class Budget:
         check_number(self.step, f"step of budget {self.name!r}", above=0.0, error=ProblemError)
         if not self.name:
             raise ProblemError(f"name of a budget is {self.name!r}; it must be a text")
-        if self.first > self.units(self.limit, "limit"):
+        if self.units(self.limit, "limit") < self.first:
             raise ProblemError(f"start of budget {self.name!r} is {self.start:g}, above its limit of {self.limit:g}")
 
     def units(self, amount: Any, what: str) -> int:

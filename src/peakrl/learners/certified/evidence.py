@@ -29,6 +29,11 @@ ALIKE = (
     "after an observed first observation every action was seen to fail, or to lead to such an observation: no policy "
     "satisfies every constraint if observations are states, which is not declared"
 )
+#: Why nothing is certified if the aim is a share of nothing.
+NO_SHARE = (
+    "epsilon is a share of the best safe value, of which no lower bound above 0 is known, since no policy is certain "
+    "never to violate: declare a support or a safe_policy, or give epsilon in units of value"
+)
 #: Tables that are part of the evidence as they are.
 PLAIN = ("known", "then_known", "reward", "group_of_row", "tested", "max_violation", "then_max_violation", "row_start")
 
@@ -46,6 +51,8 @@ def certificate(r: Rounds) -> Certificate:
     feasible, safe = bounds.optimum_high > -math.inf, bounds.violation_high == 0.0
     if not feasible and not r.space.observes_states:
         reason = ALIKE
+    elif reason is not None and r.relative and epsilon == 0:
+        reason = NO_SHARE
     return Certificate(
         holds=reason is None,
         kind="learned",
