@@ -25,6 +25,7 @@ from peakrl.checks import (
 )
 from peakrl.errors import ProblemError
 from peakrl.memory import MOST_STEPS
+from peakrl.numerics import added
 
 State = Hashable
 Action = Hashable
@@ -51,7 +52,7 @@ class Outcome(NamedTuple):
 
 def violation_of(constraints: Iterable[float]) -> float:
     """Return the total violation of constraint values, sum_i max(-f_i, 0)."""
-    return sum((max(-value, 0.0) for value in constraints), 0.0)
+    return added(max(-value, 0.0) for value in constraints)
 
 
 class Problem(ABC):

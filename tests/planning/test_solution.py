@@ -206,7 +206,7 @@ def test_ties_go_to_the_action_offered_first():
 
 def test_equal_violations_that_differ_by_rounding_are_told_apart_by_reward():
     tenths = [(0.1, i, 0.0, (0.0,)) for i in range(10)]
-    assert sum(p * 0.3 for p, *_ in tenths) != 0.3
+    assert np.cumsum([p * 0.3 for p, *_ in tenths])[-1] != 0.3
     for order in (("poor", "rich"), ("rich", "poor")):
         # Both come to a violation of 0.3, one by a sum of tenths; whichever of the two earns more must win.
         ways = {order[0]: tenths, order[1]: [(1.0, 0, 0.0, (0.0,))]}

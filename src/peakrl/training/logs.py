@@ -588,7 +588,7 @@ def slots_of(space: GrowingSpace, logs: Logs, part: slice) -> tuple[Longs, Longs
     step, state, after = logs.step[part], logs.state[part], logs.following[part]
     last, states = step == space.horizon - 1, len(logs.states)
     column = np.zeros_like(step) if space.shared else step
-    goes_on = (after >= 0) & (space.shared or ~last) & ~(last & ~logs.shown)
+    goes_on = (after >= 0) & (space.shared or ~last) & ~(last & (not logs.shown))
     own, later = column * states + state, np.where(goes_on, (column + (not space.shared)) * states + after, -1)
     extra = logs.first_states if part.stop == len(logs) else logs.first_states[:0]
     keys = np.concatenate([np.stack([own, later], axis=1).ravel(), extra])  # by the order of the visits

@@ -28,6 +28,7 @@ from peakrl.learners.assumptions import NOTHING, Assumptions, Limits, Observatio
 from peakrl.learners.base import Algorithm, Episode, LearnerSettings, Results, Sizes, Task
 from peakrl.learners.episode import Changes, Log
 from peakrl.learners.space import GrowingSpace, ModelSpace, steps_with
+from peakrl.numerics import added
 from peakrl.policy.fallback import Fallback
 from peakrl.policy.mixture import AveragedPolicy
 from peakrl.policy.tables import Policy, simplest_policy
@@ -403,7 +404,7 @@ class Trainer:
             if following < 0:
                 following = self._following(lane.step, seen)
             if self._watchful:
-                violation = sum(max(-value, 0.0) for value in seen.constraints)
+                violation = added(max(-value, 0.0) for value in seen.constraints)
                 if self.limits is not None:
                     after = None if seen.over or seen.following is None else seen.following.state
                     self.limits.check_step(lane.step, slot, row, after, violation)
@@ -485,7 +486,7 @@ class Trainer:
         played = self._played
         played.fill(*walked)
         self.learned().learn(played, self.started, self._log_since(self.started + 1))
-        earned, violated = sum(played.reward[: played.length].tolist()), sum(played.violation[: played.length].tolist())
+        earned, violated = (added(each[: played.length].tolist()) for each in (played.reward, played.violation))
         self.done += 1
         if violated > 0:
             self.counters[:] = self.counters[0] + 1, self.done
