@@ -206,6 +206,16 @@ def evaluated(seed):
     return found.violation_probability
 
 
+def test_a_violation_that_ends_is_0_on_average():
+    chances = np.array([[[0.0, 1.0]], [[0.0, 1.0]]])
+    model = peakrl.TabularModel.from_arrays(chances, np.zeros((2, 1)), np.array([[[-1.0], [1.0]]]), None)
+    for criterion in ({"average": True}, {"reach": {1}}):
+        solution = peakrl.solve(model, **criterion)
+        found = peakrl.evaluate(model, solution.policy)
+        assert (solution.feasible, found.violation_probability) == (False, 1.0)
+        assert solution.violation == found.violation == 0.0
+
+
 @seeds(12)
 def test_evaluation_against_fractions(seed):
     evaluated(seed)

@@ -53,7 +53,8 @@ class Solution(Generic[PolicyKind]):
     model: TabularModel
     #: The largest expected total reward; for `solve_modified` the modified reward W*.
     value: float
-    #: Expected total violation of the original constraints under `policy`.
+    #: Expected total violation of the original constraints under `policy`; for `average` and `reach` that of a step in
+    #: the long run, which is 0 if all violations come early.
     violation: float
     #: Whether the constraints can be satisfied; for `solve_modified` whether its optimum violates nothing.
     feasible: bool
@@ -325,7 +326,8 @@ def without_end(
         if reach is not None and feasible:
             low, high = max(low, 0.0), min(high, 1.0)
         if not feasible:  # what is maximised is minus the violation: the value of the policy remains to be found
-            violation = max(-(low + high) / 2, LEAST)
+            # On average a violation that ends is 0, as `evaluate` says.
+            violation = max(-(low + high) / 2, 0.0 if discount is None else LEAST)
             taken = np.isin(among.rows, found.rows)
             own = among._replace(reward=row_rewards(model)).only(taken)
             found = average_gain(task, own) if discount is None else discounted(task, own, discount)
