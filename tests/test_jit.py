@@ -15,7 +15,10 @@ from peakrl import jit
 from peakrl.sampling import seed_state, uniform
 
 compiles = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled with the JIT off")
-DRAW = "from peakrl.sampling import seed_state, uniform; print(uniform(seed_state(1)))"
+DRAW = (
+    "from peakrl import jit; jit.PATIENCE = 0.0; from peakrl.sampling import seed_state, uniform; "
+    "print(uniform(seed_state(1)))"
+)
 
 
 def draw(cache, code=DRAW, **environment):
@@ -93,7 +96,7 @@ def compiling(function):
 
 
 @compiles
-def test_the_notice_is_printed_in_the_main_process_and_again_after_a_pause(monkeypatch, capsys):
+def test_the_notice_is_printed_once_after_a_second_of_compiling_in_the_main_process(monkeypatch, capsys):
     def theirs():
         return 0
 
@@ -101,22 +104,23 @@ def test_the_notice_is_printed_in_the_main_process_and_again_after_a_pause(monke
         return 1
 
     ours.__module__ = "peakrl.kernels.some"
-    notice = jit.CompileNotice()
-    with monkeypatch.context() as worker:
-        worker.setattr(multiprocessing.current_process(), "name", "LokyProcess-1")
-        jit.CompileNotice().on_start(compiling(ours))
-    notice.on_start(compiling(theirs))
-    assert capsys.readouterr().err == ""
-    notice.on_start(compiling(ours))
-    notice.on_start(compiling(ours))
-    assert capsys.readouterr().err == f"{jit.COMPILING}\n"
-    notice.last -= 60.0  # a minute later, a kernel is finished and the next one begun
-    notice.on_end(compiling(ours))
-    notice.on_start(compiling(ours))
-    assert capsys.readouterr().err == ""
-    notice.last -= 60.0
-    notice.on_start(compiling(ours))
-    assert capsys.readouterr().err == f"{jit.COMPILING}\n"
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    def compiled(notice, function, seconds):
+        """Compile a function that compiles another one; return what is printed."""
+        for passed, step in ((seconds / 2, notice.on_start), (0.0, notice.on_start), (seconds / 2, notice.on_end)):
+            step(compiling(function))
+            now[0] += passed
+        notice.on_end(compiling(function))
+        now[0] += 60.0
+        return capsys.readouterr().err
+
+    notice, worker = jit.CompileNotice(), jit.CompileNotice()
+    shown = [compiled(notice, *each) for each in ((theirs, 9.0), (ours, 0.4), (ours, 0.5), (ours, 0.4), (ours, 9.0))]
+    assert shown == ["", "", "", f"{jit.COMPILING}\n", ""]
+    monkeypatch.setattr(multiprocessing.current_process(), "name", "LokyProcess-1")
+    assert compiled(worker, ours, 9.0) == ""
 
 
 def test_with_the_jit_off_the_same_numbers_are_drawn_without_a_warning(tmp_path):

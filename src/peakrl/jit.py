@@ -11,7 +11,6 @@ if it belongs to the user and no one else may write there.
 from __future__ import annotations
 
 import hashlib
-import math
 import multiprocessing
 import os
 import re
@@ -33,6 +32,8 @@ R = TypeVar("R")
 config: Any = numba.config
 
 COMPILING = "peakrl: compiling kernels, cached for next time; a first learn takes 10 to 20 s"
+#: How long compiling may take before it is announced.
+PATIENCE = 1.0
 UNSAFE = "peakrl: kernels are compiled without a cache, since {} is not yours or others may write to it: chmod go-w"
 COMPILERS = f"python{sys.version_info[0]}.{sys.version_info[1]}-numba{numba.__version__}"
 MONTH = 30 * 24 * 3600.0
@@ -121,23 +122,31 @@ def clean(folder: Path) -> None:
 
 
 class CompileNotice(Listener):
-    """Prints why nothing happens for a while: when compiling starts, and when it starts again after a pause."""
+    """Prints once why nothing happens for a while: when compiling kernels has taken more than `PATIENCE` seconds."""
 
-    #: When a kernel was last begun or finished.
-    last = -math.inf
+    #: Seconds of all compiling, when the current one began (kernels compile those that they call), and how deep it is.
+    spent, begun, depth = 0.0, 0.0, 0
+    shown = False
 
     def on_start(self, event: Event) -> None:
-        """Print the notice if the main process starts to compile one of our kernels."""
-        if not event.data["dispatcher"].py_func.__module__.startswith("peakrl."):
-            return
-        main = multiprocessing.current_process().name == "MainProcess" and sys.stderr is not None
-        if main and time.monotonic() - self.last > 2.0:
-            print(COMPILING, file=sys.stderr, flush=True)
-        self.last = time.monotonic()
+        """Note when compiling starts."""
+        self._pass(event, 1)
 
     def on_end(self, event: Event) -> None:
-        """Note when compiling stopped."""
-        self.last = time.monotonic()
+        """Note when compiling stops."""
+        self._pass(event, -1)
+
+    def _pass(self, event: Event, change: int) -> None:
+        if not event.data["dispatcher"].py_func.__module__.startswith("peakrl."):
+            return
+        now = time.monotonic()
+        if self.depth:
+            self.spent += now - self.begun
+        self.begun, self.depth = now, self.depth + change
+        main = multiprocessing.current_process().name == "MainProcess" and sys.stderr is not None
+        if main and not self.shown and self.spent > PATIENCE:
+            self.shown = True
+            print(COMPILING, file=sys.stderr, flush=True)
 
 
 register("numba:compile", CompileNotice())  # type: ignore[no-untyped-call]
