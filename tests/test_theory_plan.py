@@ -34,7 +34,8 @@ def failures(seed, penalty):
         gap = optimum.value - run.history.averaged_value[-1]
         failed = gap > EPSILON or run.history.averaged_violation[-1] > EPSILON
         if run_seed == 0:
-            assert evaluate(model, run.averaged_policy).is_pac(EPSILON, optimum) is not failed
+            found = evaluate(model, run.averaged_policy)
+            assert (optimum.value - found.value > EPSILON or found.violation > EPSILON) is failed
         count += failed
     return count
 

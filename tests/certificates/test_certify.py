@@ -97,7 +97,8 @@ def test_on_a_model_a_certificate_tells_what_evaluate_and_solve_tell(seed):
         assert certificate.holds == (found.violation == 0)
         for epsilon in (0.0, 0.7, 5.0):
             asked = peakrl.certify(problem, policy, epsilon=epsilon)
-            assert asked.holds == (best.feasible and found.is_pac(epsilon, best))
+            within = best.value - found.value <= epsilon + 1e-9 and found.violation <= epsilon
+            assert asked.holds == (best.feasible and within)
             assert (asked.reason is None) == asked.holds
 
 

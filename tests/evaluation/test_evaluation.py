@@ -1,4 +1,3 @@
-import math
 import os
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from helpers.random_policies import (
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from peakrl import PeakError, Policy, compile_model, evaluate
-from peakrl.errors import PolicyError, SettingsError
+from peakrl.errors import PolicyError
 from peakrl.evaluation.curve import Changes, new_curve, policy_curve, summed_totals
 
 FIELDS = ("value", "violation", "violation_probability", "step_rewards", "step_violations", "worst_margin")
@@ -68,7 +67,7 @@ def test_an_averaged_policy_is_worth_the_mean_of_what_its_policies_trajectories_
 
 
 def larger_problem(seed):
-    """Too large for trajectories; dense and sparse layouts, stationary and layered."""
+    """Too large for trajectories; stationary and layered."""
     rng = np.random.default_rng(seed)
     return random_problem(seed, states=int(rng.integers(5, 12)), actions=4, horizon=int(rng.integers(3, 8)))
 
@@ -84,11 +83,11 @@ def test_an_averaged_policy_is_worth_the_mean_of_its_stored_policies(seed):
     assert agrees(evaluate(model, policy), expected)
 
 
-def curve_of(model, policy, cuts, dense):
+def curve_of(model, policy, cuts):
     """Value and violation of pi^1 .. pi^K by `policy_curve`, in chunks that end at `cuts`."""
     payoffs = np.column_stack([model.row_reward, model.row_violation.sum(axis=1)])
     margins = np.empty((model.num_rows, 0))
-    curve = new_curve(model.layout, payoffs, margins, model.first_slot, model.first_probability, policy.first, dense)
+    curve = new_curve(model.layout, payoffs, margins, model.first_slot, model.first_probability, policy.first)
     value, violation = np.empty(policy.episodes), np.empty(policy.episodes)
     columns = [policy.change_episode.copy(), policy.change_node.copy(), policy.change_row.copy()]
     for start, end in zip([0, *cuts], [*cuts, policy.episodes], strict=True):
@@ -97,50 +96,46 @@ def curve_of(model, policy, cuts, dense):
     return value, violation
 
 
-@pytest.mark.parametrize("dense", [True, False])
 @seeds(5)
-def test_the_curve_is_the_evaluation_of_every_policy_on_the_way(seed, dense):
+def test_the_curve_is_the_evaluation_of_every_policy_on_the_way(seed):
     problem, rng = larger_problem(seed), np.random.default_rng(seed)
     model = compile_model(problem)
     policy = averaged_policy(model, random_tables(problem, rng, 30))
     parts = [evaluate(model, policy.policy(k)) for k in range(1, 31)]
-    value, violation = curve_of(model, policy, [], dense)
+    value, violation = curve_of(model, policy, [])
     assert value == pytest.approx([part.value for part in parts], rel=1e-12, abs=1e-12)
     assert violation == pytest.approx([part.violation for part in parts], rel=1e-12, abs=1e-12)
 
 
-@pytest.mark.parametrize("dense", [True, False])
-def test_the_curve_is_the_same_to_the_last_bit_however_it_is_cut(dense):
+def test_the_curve_is_the_same_to_the_last_bit_however_it_is_cut():
     for seed in range(12):
         problem, rng = larger_problem(seed), np.random.default_rng(seed)
         model = compile_model(problem)
         policy = averaged_policy(model, random_tables(problem, rng, 40))
         cuts = sorted(rng.choice(np.arange(1, 40), size=5, replace=False).tolist())
-        whole, cut = curve_of(model, policy, [], dense), curve_of(model, policy, cuts, dense)
+        whole, cut = curve_of(model, policy, []), curve_of(model, policy, cuts)
         assert np.array_equal(whole, cut), seed
 
 
-@pytest.mark.parametrize("dense", [True, False])
-def test_a_curve_started_anew_from_a_later_policy_goes_on_with_the_same_bits(dense):
+def test_a_curve_started_anew_from_a_later_policy_goes_on_with_the_same_bits():
     for seed in range(12):
         problem, rng = larger_problem(seed), np.random.default_rng(seed)
         model = compile_model(problem)
         tables = random_tables(problem, rng, 30)
-        whole = curve_of(model, averaged_policy(model, tables), [], dense)
-        rest = curve_of(model, averaged_policy(model, tables[12:]), [], dense)
+        whole = curve_of(model, averaged_policy(model, tables), [])
+        rest = curve_of(model, averaged_policy(model, tables[12:]), [])
         assert np.array_equal(np.array(whole)[:, 12:], rest), seed
 
 
-@pytest.mark.parametrize("dense", [True, False])
 @seeds(5)
-def test_a_mixtures_totals_and_margins_do_not_depend_on_how_its_steps_are_stored(seed, dense):
+def test_a_mixtures_totals_and_margins_are_those_of_its_policies(seed):
     problem, rng = larger_problem(seed), np.random.default_rng(seed)
     model = compile_model(problem)
     policy = averaged_policy(model, random_tables(problem, rng, 20))
     parts = [evaluate(model, policy.policy(k)) for k in range(1, 21)]
     payoffs = np.column_stack([model.row_reward, model.row_violation])
     first = (model.first_slot, model.first_probability, policy.first)
-    curve = new_curve(model.layout, payoffs, model.row_margin, *first, dense)
+    curve = new_curve(model.layout, payoffs, model.row_margin, *first)
     sums = np.zeros_like(curve.totals)
     changes = (policy.change_episode, policy.change_node, policy.change_row)
     summed_totals(model.layout, curve, Changes(*changes), policy.episodes, sums)
@@ -167,42 +162,6 @@ def test_a_policy_that_never_violates_has_a_violation_probability_of_exactly_0()
         result = evaluate(model, Policy.from_rule(model, lambda step, state: 0))
         assert (result.violation, result.violation_probability) == (0.0, 0.0)
         assert (result.worst_margin >= 0).all()
-
-
-def test_pac_asks_for_value_and_violation_within_epsilon():
-    problem = random_problem(11, safe_action=False, constraints=2)
-    model = compile_model(problem)
-    result = evaluate(model, table_policy(model, random_table(problem, np.random.default_rng(0))))
-    assert result.violation > 0
-    enough = result.violation
-    assert result.is_pac(enough, result.value + enough)
-    assert result.is_pac(enough, SimpleNamespace(value=result.value))
-    assert not result.is_pac(enough, result.value + enough + 1e-6)
-    assert not result.is_pac(enough * 0.999, result.value)
-
-
-def test_an_optimal_policy_is_pac_at_an_epsilon_of_0_in_spite_of_rounding():
-    problem = random_problem(5, safe_action=True)
-    model = compile_model(problem)
-    result = evaluate(model, Policy.from_rule(model, lambda step, state: 0))
-    assert result.is_pac(0.0, np.nextafter(result.value, math.inf))
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "optimum", "culprit"),
-    [
-        (-0.1, 1.0, "epsilon"),
-        (math.nan, 1.0, "epsilon"),
-        ("a", 1.0, "epsilon"),
-        (0.1, math.inf, "optimum"),
-        (0.1, None, "optimum"),
-    ],
-)
-def test_pac_refuses_numbers_that_make_no_sense_by_name(epsilon, optimum, culprit):
-    model = compile_model(random_problem(1))
-    result = evaluate(model, Policy.from_rule(model, lambda step, state: 0))
-    with pytest.raises(SettingsError, match=culprit):
-        result.is_pac(epsilon, optimum)
 
 
 def test_what_is_no_model_or_no_policy_or_anothers_policy_is_refused():
@@ -242,7 +201,7 @@ def test_the_kernels_give_the_same_without_being_compiled():
     selected = [
         f"{here}::{curve}",
         f"{here}::test_a_stochastic_policy_is_worth_what_its_trajectories_add_up_to[range(0, 40)]",
-        f"{here}::test_a_mixtures_totals_and_margins_do_not_depend_on_how_its_steps_are_stored[True]",
+        f"{here}::test_a_mixtures_totals_and_margins_are_those_of_its_policies",
         f"{tests / 'test_simulation.py'}::test_equal_seeds_give_the_same_episodes_for_ever",
     ]
     quiet = ["-q", "-p", "no:cacheprovider", "-W", "ignore:overflow:RuntimeWarning"]

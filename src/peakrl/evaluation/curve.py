@@ -5,20 +5,16 @@ quantity q that rows pay (the reward, the violation of a constraint)
 
     mu_h(d)   = P(the row chosen at step h has distribution d),
     p_h(d, q) = E[q paid at step h+1 | d at step h],
-    M_h(d, e) = P(the row chosen at step h+1 has distribution e | d at step h),
 
-so that mu_{h+1} = mu_h M_h, and step h+1 pays sum_d mu_h(d) p_h(d, q): one product with the matrix (M_h | p_h).
+so that step h+1 pays sum_d mu_h(d) p_h(d, q), and mu_h moves on through the outcomes of the distributions.
 
 There are far fewer distributions than states if rows share them (energy harvesting: 21 against 441), and a change
-of one action touches only the rows d of (M | p) that lead to its state. Those are computed again from the policy,
+of one action touches only the p(d) of distributions that lead to its state. Those are computed again from the policy,
 never corrected by differences: every number is a function of the current policy alone, and a curve is the same to the
 last bit for any division into chunks. Steps before the first change with positive probability are not recomputed.
+Products do not underflow (`numerics.times`), so that a possible event never has the probability 0.
 
-The dense form multiplies plainly. The sparse one uses `numerics.times`, so that a possible event never has the
-probability 0; it is needed if numbers of a model may underflow (`may_vanish`).
-
-A (step, distribution) is a *link*: link = link_start[step] + d - step_distributions[step, 0]. The links
-of a step are followed by its totals, one cell for each quantity, and padding.
+A (step, distribution) is a *link*: link = link_start[step] + d - step_distributions[step, 0].
 """
 
 from __future__ import annotations
@@ -35,15 +31,6 @@ from peakrl.policy.tables import first_rows
 from peakrl.space import read_only, starts_of
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Ints, Layout, Longs
-
-#: A step's cells are padded to a multiple of this, so that the matrix is multiplied in whole groups of rows.
-GROUP = 4
-#: (M | p) is stored as a matrix up to this many numbers (16 MB), and this many for each outcome that it stands for.
-MOST_CELLS, CELLS_AN_OUTCOME = 1 << 21, 4
-
-
-#: Products down to 1e-290 are safe; floating-point numbers end at 1e-308.
-SAFE_DIGITS = -290.0
 
 
 class Changes(NamedTuple):
@@ -73,18 +60,15 @@ class Curve(NamedTuple):
     first_slot: Ints
     first_probability: Floats
     may_start: NDArray[np.bool_]
-    #: [step + 1]: first link of a step; [step]: where its totals stand.
+    #: [step + 1]: first link of a step.
     link_start: Longs
-    totals_start: Longs
-    #: [cell]: mu and totals.
+    #: [link]: mu.
     mass: Floats
-    #: Dense: [link, column], (M | p), the column a cell of the next step less its first. Sparse: p, [link, quantity].
-    dense: bool
-    matrix: Floats
-    #: The least margins one step ahead [link, margin], and whether these and the matrix must be recomputed.
+    #: [link, quantity]: p, and the least margins one step ahead [link, margin]; and whether they must be recomputed.
+    ahead: Floats
     ahead_margin: Floats
     stale: NDArray[np.bool_]
-    #: Sparse: how many links of a step have mass, and which, listed from the step's first link on.
+    #: How many links of a step have mass, and which, listed from the step's first link on.
     active_count: Longs
     active: Ints
     #: [step, quantity]: what the policy pays.
@@ -96,14 +80,6 @@ class Curve(NamedTuple):
 
 
 NO_CHANGES = Changes(*[np.empty(0, np.int32)] * 3)
-
-
-def may_vanish(layout: Layout, row_payoffs: Floats, first_probability: Floats) -> bool:
-    """Return whether a product of all probabilities of an episode and a payoff may underflow."""
-    payoffs = np.abs(row_payoffs[row_payoffs != 0.0])
-    digits = layout.horizon * np.log10(layout.outcome_probability.min(initial=1.0))
-    digits += np.log10(first_probability.min()) + np.log10(payoffs.min(initial=1.0))
-    return bool(digits < SAFE_DIGITS)
 
 
 def users_of_slots(layout: Layout) -> tuple[Longs, Ints]:
@@ -120,17 +96,10 @@ def new_curve(
     first_slot: Ints,
     first_probability: Floats,
     rows: Ints,
-    dense: bool | None = None,
 ) -> Curve:
-    """Return tables for the policy `rows` ([node]; copied). `dense` stores (M | p); None decides by size."""
-    quantities, sizes = row_payoffs.shape[1], np.diff(layout.step_distributions, axis=1).ravel()
-    padded = -(-(sizes + quantities) // GROUP) * GROUP
-    link_start = starts_of(padded)
-    cells, width = int(link_start[-1]), int(padded.max())
-    if dense is None:
-        stored = len(layout.outcome_next)
-        outcomes = stored * layout.horizon if layout.node_stride else stored
-        dense = cells * width <= min(MOST_CELLS, CELLS_AN_OUTCOME * outcomes)
+    """Return tables for the policy `rows` ([node]; copied)."""
+    quantities, link_start = row_payoffs.shape[1], starts_of(np.diff(layout.step_distributions, axis=1).ravel())
+    links = int(link_start[-1])
     user_start, user = users_of_slots(layout)
     slots, some = len(layout.row_start) - 1, rows >= 0
     slot_step = np.zeros(0 if layout.node_stride else slots, np.int32)
@@ -152,14 +121,12 @@ def new_curve(
         first_probability=first_probability,
         may_start=may_start,
         link_start=link_start,
-        totals_start=link_start[:-1] + sizes,
-        mass=np.zeros(cells),
-        dense=dense,
-        matrix=np.zeros((cells, width if dense else quantities)),
-        ahead_margin=np.zeros((cells, row_margins.shape[1])),
-        stale=np.ones(cells, np.bool_),
+        mass=np.zeros(links),
+        ahead=np.zeros((links, quantities)),
+        ahead_margin=np.zeros((links, row_margins.shape[1])),
+        stale=np.ones(links, np.bool_),
         active_count=np.zeros(layout.horizon, np.int64),
-        active=np.zeros(0 if dense else cells, np.int32),
+        active=np.zeros(links, np.int32),
         totals=np.zeros((layout.horizon, quantities)),
         worst=np.full(row_margins.shape[1], np.inf),
         evaluated=np.zeros(1, np.bool_),
@@ -243,10 +210,7 @@ def recompute(layout: Layout, curve: Curve, step: int) -> None:
         curve.evaluated[0] = True
         begin(layout, curve)
         step = 1
-    if curve.dense:
-        advance_dense(layout, curve, step)
-    else:
-        advance_sparse(layout, curve, step)
+    advance(layout, curve, step)
 
 
 @loop
@@ -261,7 +225,7 @@ def begin(layout: Layout, curve: Curve) -> None:
             curve.totals[0, q] += times(probability, curve.payoffs[node, q])
         note_margins(curve.worst, curve.row_margins, np.int64(curve.rows[node]))
         link = curve.distribution[node] - layout.step_distributions[0, 0]
-        if not curve.dense and mass[link] == 0.0:
+        if mass[link] == 0.0:
             curve.active[count] = link
             count += 1
         mass[link] += probability
@@ -275,45 +239,16 @@ def note_margins(worst: Floats, margins: Floats, index: int) -> None:
         worst[i] = min(worst[i], margins[index, i])
 
 
-@loop
-def advance_dense(layout: Layout, curve: Curve, step: int) -> None:
-    """`step` and every later one, by products with the matrix (M | p)."""
-    mass, matrix, stale, margin, worst = curve.mass, curve.matrix, curve.stale, curve.ahead_margin, curve.worst
-    outcome_start, following, probability = layout.outcome_start, layout.outcome_next, layout.outcome_probability
-    distribution, link_start, totals_start = curve.distribution, curve.link_start, curve.totals_start
-    margins = worst.shape[0] > 0  # tested out here: a call that does nothing is not free
-    for h in range(step, layout.horizon):
-        source, target, totals = link_start[h - 1], link_start[h], totals_start[h]
-        here, shift = h * layout.node_stride, layout.step_distributions[h - 1, 0] - source
-        first = layout.step_distributions[h, 0]
-        for link in range(source, totals_start[h - 1]):
-            if mass[link] == 0.0:
-                continue
-            if stale[link]:
-                stale[link] = False
-                start, last = outcome_start[link + shift], outcome_start[link + shift + 1]
-                for column in range(totals - target):
-                    matrix[link, column] = 0.0
-                for o in range(start, last):
-                    matrix[link, distribution[here + following[o]] - first] += probability[o]
-                look_ahead(layout, curve, link, link + shift, totals - target, here)
-            if margins:
-                note_margins(worst, margin, link)
-        multiply(mass, matrix, np.uint64(source), np.uint64(target), np.uint64(link_start[h + 1]))
-        for q in range(curve.totals.shape[1]):
-            curve.totals[h, q] = mass[totals + q]
-
-
 @inlined
-def look_ahead(layout: Layout, curve: Curve, link: int, d: int, column: int, here: int) -> None:
-    """Set what the outcomes of distribution d are expected to pay, from a column on, and their least margins."""
+def look_ahead(layout: Layout, curve: Curve, link: int, d: int, here: int) -> None:
+    """Set what the outcomes of distribution d are expected to pay, and their least margins."""
     start, last = layout.outcome_start[d], layout.outcome_start[d + 1]
     following, probability, payoffs = layout.outcome_next, layout.outcome_probability, curve.payoffs
     for q in range(payoffs.shape[1]):
         paid = 0.0
         for o in range(start, last):
             paid += times(probability[o], payoffs[here + following[o], q])
-        curve.matrix[link, column + q] = paid
+        curve.ahead[link, q] = paid
     for i in range(curve.row_margins.shape[1]):
         smallest = np.inf
         for o in range(start, last):
@@ -322,31 +257,12 @@ def look_ahead(layout: Layout, curve: Curve, link: int, d: int, column: int, her
 
 
 @loop
-def multiply(mass: Floats, matrix: Floats, source: np.uint64, target: np.uint64, end: np.uint64) -> None:
-    """mass[target:end] = mass[source:target] * matrix[source:target], four rows at a time.
-
-    Rows of cells that are no links are 0. Indices are unsigned: a signed one would be tested for being negative, and
-    the loop not be vectorised.
-    """
-    one, two, three = np.uint64(1), np.uint64(2), np.uint64(3)
-    width = end - target
-    for column in range(width):
-        mass[target + column] = 0.0
-    for link in range(source, target, np.uint64(GROUP)):
-        m0, m1, m2, m3 = mass[link], mass[link + one], mass[link + two], mass[link + three]
-        if m0 != 0.0 or m1 != 0.0 or m2 != 0.0 or m3 != 0.0:
-            for column in range(width):
-                two_rows = mass[target + column] + m0 * matrix[link, column] + m1 * matrix[link + one, column]
-                mass[target + column] = two_rows + m2 * matrix[link + two, column] + m3 * matrix[link + three, column]
-
-
-@loop
-def advance_sparse(layout: Layout, curve: Curve, step: int) -> None:
+def advance(layout: Layout, curve: Curve, step: int) -> None:
     """`step` and every later one, outcome by outcome through the links that have mass."""
-    mass, ahead, stale, margin, worst = curve.mass, curve.matrix, curve.stale, curve.ahead_margin, curve.worst
+    mass, ahead, stale, margin, worst = curve.mass, curve.ahead, curve.stale, curve.ahead_margin, curve.worst
     outcome_start, following, probability = layout.outcome_start, layout.outcome_next, layout.outcome_probability
     active, active_count, totals, distribution = curve.active, curve.active_count, curve.totals, curve.distribution
-    margins, no_column = worst.shape[0] > 0, np.int64(0)
+    margins = worst.shape[0] > 0  # tested out here: a call that does nothing is not free
     for h in range(step, layout.horizon):
         here, source, target = h * layout.node_stride, curve.link_start[h - 1], curve.link_start[h]
         shift, base = layout.step_distributions[h - 1, 0] - source, target - layout.step_distributions[h, 0]
@@ -359,7 +275,7 @@ def advance_sparse(layout: Layout, curve: Curve, step: int) -> None:
             m, start, last = mass[link], outcome_start[link + shift], outcome_start[link + shift + 1]
             if stale[link]:
                 stale[link] = False
-                look_ahead(layout, curve, link, link + shift, no_column, here)
+                look_ahead(layout, curve, link, link + shift, here)
             if margins:
                 note_margins(worst, margin, link)
             for q in range(totals.shape[1]):

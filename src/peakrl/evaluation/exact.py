@@ -20,8 +20,8 @@ all its rows send and spreads it over its outcomes once.
 
 The probability of any violation is an expected total of the process that stops at its first violation. A row pays the
 probability that it violates, and continues only in outcomes that do not: a row that never violates keeps its
-distribution over next slots, one that always violates has none, one that violates in some outcomes gets a distribution
-of the others. A sum of first violations, not a difference from 1, is exactly 0 for a policy that never violates.
+distribution over next slots, any other gets one of the outcomes that do not violate, which may be empty. A sum of first
+violations, not a difference from 1, is exactly 0 for a policy that never violates.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.checks import check_fraction, check_number
+from peakrl.checks import check_fraction
 from peakrl.compile import Target
 from peakrl.errors import PolicyError, SettingsError
-from peakrl.evaluation.curve import Changes, may_vanish, new_curve, summed_totals
+from peakrl.evaluation.curve import Changes, new_curve, summed_totals
 from peakrl.evaluation.endless import evaluate_endless
 from peakrl.jit import loop
 from peakrl.numerics import LEAST, times
 from peakrl.policy.mixture import AnyPolicy, AveragedPolicy, model_for
 from peakrl.policy.tables import Policy, StochasticPolicy
-from peakrl.space import expand, frozen, read_only, starts_of
+from peakrl.space import expand, frozen, read_only, spans, starts_of
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Ints, Layout, Longs
 
@@ -94,36 +94,32 @@ def stopped_at_violation(model: TabularModel) -> tuple[Layout, Floats]:
     """Return the layout of the stopped process, and the probability that a row violates, [row]."""
     layout = model.layout
     violates: NDArray[np.bool_] = np.any(model.payoffs.constraints < 0, axis=1)
-    probability = model.row_means(violates.astype(np.float64))
-    always = model.row_means((~violates).astype(np.float64)) == 0.0
-    some = np.flatnonzero(~always & (probability > 0.0))
+    some = np.flatnonzero(~model.keeps)
     kept, kept_sizes = violation_free_outcomes(model, some, violates)
     # Each new distribution is a slice of a pool: the old outcomes, then those kept of the rows `some`.
     pool_next = np.concatenate([layout.outcome_next, layout.outcome_next[kept]])
     pool_probability = np.concatenate([layout.outcome_probability, layout.outcome_probability[kept]])
-    old_sizes = np.diff(layout.outcome_start)
-    blocks, old_block, row_block = blocks_of(layout)
-    nowhere = np.zeros(blocks, np.int64)
-    sizes = np.concatenate([old_sizes, kept_sizes, nowhere])
-    starts = np.concatenate([starts_of(np.concatenate([old_sizes, kept_sizes]))[:-1], nowhere])
-    # The distributions of a step must be adjacent: sort by block, old ones first.
-    block = np.concatenate([old_block, row_block[some], np.arange(blocks)])
-    order = np.argsort(block, kind="stable")
+    sizes = np.concatenate([np.diff(layout.outcome_start), kept_sizes])
+    # The distributions of a stage must be adjacent: sort by stage, old ones first.
+    stages = len(model.stage_start) - 1
+    old_stage = np.repeat(np.arange(stages), np.diff(model.distribution_start))
+    row_stage = np.repeat(np.arange(stages), np.diff(model.row_start[model.stage_start]))
+    stage = np.concatenate([old_stage, row_stage[some]])
+    order = np.argsort(stage, kind="stable")
     index = np.argsort(order)
     row_distribution = index[layout.row_distribution]
-    row_distribution[some] = index[len(old_sizes) + np.arange(len(some))]
-    row_distribution[always] = index[len(old_sizes) + len(some) + row_block[always]]
-    source = expand(starts[order], sizes[order])
-    ends = starts_of(np.bincount(block, minlength=blocks))
-    ranges = np.stack([ends[:-1], ends[1:]], axis=1)
+    row_distribution[some] = index[len(old_stage) :]
+    source = expand(starts_of(sizes)[:-1][order], sizes[order])
     stopped = layout._replace(
-        step_distributions=frozen(np.resize(ranges, (layout.horizon, 2)), np.int64),
+        step_distributions=spans(model.horizon, starts_of(np.bincount(stage, minlength=stages))),
         row_distribution=frozen(row_distribution, np.int32),
         outcome_start=frozen(starts_of(sizes[order]), np.int64, own=True),
         outcome_next=frozen(pool_next[source], np.int32),
         outcome_probability=frozen(pool_probability[source], np.float64),
     )
-    return stopped, np.where(always, 1.0, probability)
+    probability = model.row_means(violates.astype(np.float64))
+    probability[some[kept_sizes == 0]] = 1.0  # probabilities sum to 1 up to rounding
+    return stopped, probability
 
 
 def violation_free_outcomes(model: TabularModel, rows: Longs, violates: NDArray[np.bool_]) -> tuple[Longs, Longs]:
@@ -138,19 +134,6 @@ def violation_free_outcomes(model: TabularModel, rows: Longs, violates: NDArray[
     return outcomes[free], np.bincount(owner[free], minlength=len(rows))
 
 
-def blocks_of(layout: Layout) -> tuple[int, Longs, Longs]:
-    """Return the number of sets of distributions (1 if steps share them), and the set of each distribution and row."""
-    rows, distributions = len(layout.row_distribution), len(layout.outcome_start) - 1
-    if layout.node_stride:
-        return 1, np.zeros(distributions, np.int64), np.zeros(rows, np.int64)
-    steps = np.arange(layout.horizon)
-    rows_a_step = np.diff(layout.row_start[layout.step_slots], axis=1).ravel()
-    distributions_a_step = np.diff(layout.step_distributions, axis=1).ravel()
-    return layout.horizon, np.repeat(steps, distributions_a_step), np.repeat(steps, rows_a_step)
-
-
-#: Relative difference of two exact computations of the same value.
-ROUNDING = 1e-9
 #: Rows of a planner's policy that are expanded at once.
 MOST_NODES = 1 << 22
 NO_WEIGHTS: Floats = frozen(np.empty(0), np.float64)
@@ -173,17 +156,6 @@ class Evaluation:
     step_violations: Floats
     #: [constraint]: the least value of f_i that can occur; below 0 if the constraint can be violated.
     worst_margin: Floats
-
-    def is_pac(self, epsilon: float, optimum: Any) -> bool:
-        """Return whether the value is within `epsilon` of the optimum and the violation at most `epsilon`.
-
-        `optimum` is the optimal value or anything with a `value`; rounding is tolerated, 1e-9 of the optimum or of what
-        the steps earn and lose.
-        """
-        epsilon = check_number(epsilon, "epsilon", least=0)
-        best = check_number(getattr(optimum, "value", optimum), "optimum")
-        margin = epsilon + ROUNDING * max(abs(best), float(np.abs(self.step_rewards).sum()))
-        return bool(best - self.value <= margin and self.violation <= epsilon)
 
     def __repr__(self) -> str:
         margins = ", ".join(f"{margin:.6g}" for margin in self.worst_margin)
@@ -262,8 +234,7 @@ def expected_totals(
     """Return the expected totals [step, quantity], and the least possible value of each margin."""
     if isinstance(policy, AveragedPolicy):
         first = (model.first_slot, model.first_probability)
-        dense = False if may_vanish(layout, payoffs, model.first_probability) else None
-        curve = new_curve(layout, payoffs, margins, *first, policy.first, dense)
+        curve = new_curve(layout, payoffs, margins, *first, policy.first)
         changes = Changes(policy.change_episode, policy.change_node, policy.change_row)
         sums = np.zeros_like(curve.totals)
         summed_totals(layout, curve, changes, policy.episodes, sums)

@@ -30,9 +30,9 @@ from peakrl.certificates.certify import (
     policy_on_table,
     rounding_of,
 )
+from peakrl.checks import ROUNDING
 from peakrl.errors import PeakError
 from peakrl.evaluation import Evaluation, evaluate
-from peakrl.evaluation.exact import ROUNDING
 from peakrl.evaluation.rollouts import RolloutStep, rollout
 from peakrl.numerics import LEAST
 from peakrl.planning import Solution, solve
