@@ -50,9 +50,8 @@ def kernel_rates(section: Section, repeats: int, quick: bool) -> None:
         "Algorithm 1, Hoeffding": ConstrainedQ.paper(0.1, bonus="hoeffding"),
         "Algorithm 1, Bernstein": ConstrainedQ.paper(0.1),
         "SafeQ": SafeQ(),
-        "SafeQ, steps not shared": SafeQ(share_steps=False),
     }
-    without_c = ("Algorithm 1, Hoeffding", "SafeQ", "SafeQ, steps not shared")
+    without_c = ("Algorithm 1, Hoeffding", "SafeQ")
     for name, (model, episodes) in problems(quick).items():
         for kind, settings in kinds.items():
             functions: list[Callable[[], Any]] = [bare_run(model, settings, episodes)]

@@ -47,7 +47,6 @@ def algorithm_of(model, case, episodes):
 SETTINGS = {
     "as it comes": practical(),
     "no trials": practical(trials=False),
-    "no sharing": practical(share_steps=False),
 }
 
 

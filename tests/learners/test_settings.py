@@ -30,7 +30,6 @@ FIELDS: dict[type[LearnerSettings], dict[str, st.SearchStrategy[Any]]] = {
     },
     learners.SafeQ: {
         "penalty": st.none() | st.just(0.0) | positive,
-        "share_steps": st.booleans(),
         "trials": st.booleans(),
     },
 }

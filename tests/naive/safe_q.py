@@ -23,7 +23,6 @@ class PracticalTwin:
         self.problem, self.settings, self.penalty, self.start = problem, settings, penalty, list(start)
         self.stationary, self.least_reward = model.stationary, model.reward_range[0]
         self.horizon = problem.horizon
-        self.share = self.stationary and settings.share_steps is not False
         self.remembers, self.proved = True, None
         points = {point: list(problem.actions(*point)) for point in decision_points(problem)}
         if self.stationary:
@@ -66,7 +65,7 @@ class PracticalTwin:
 
     def columns(self, h, state):
         """The steps that a transition from `state` at step h teaches."""
-        return [c for c in range(self.horizon) if (c, state) in self.nodes] if self.share else [h]
+        return [c for c in range(self.horizon) if (c, state) in self.nodes] if self.stationary else [h]
 
     # What is learned ----------------------------------------------------------------------------------------------
 
@@ -99,10 +98,6 @@ class PracticalTwin:
         """A stored state: in a stationary model the same one at every step."""
         return state if self.stationary else (h, state)
 
-    def key(self, h, state, action):
-        """What visits are counted by."""
-        return *self.pair(h, state, action), None if self.share else h
-
     def try_again(self, h, state):
         """After a visit at step h: the next one is a trial if there were j^2 / 4 so far, rounded down."""
         place = self.place(h, state)
@@ -113,7 +108,7 @@ class PracticalTwin:
                 self.tried_next[c, state] = max(self.nodes[c, state], key=lambda a, c=c: self.hope(c, state, a))
 
     def hope(self, h, state, action):
-        key = self.key(h, state, action)
+        key = self.pair(h, state, action)
         spread = self.errors.get(key, (0.0, 0.0, 0.0))[2]
         return self.q[h, state, action] + self.doubt * math.sqrt(spread * self.square.get(key, 0.0))
 
@@ -143,7 +138,7 @@ class PracticalTwin:
 
     def update_pair(self, h, state, action, reward, following):
         columns = self.columns(h, state)
-        key = (*self.pair(h, state, action), None if self.share else h)
+        key = self.pair(h, state, action)
         alpha = self.step_size(key, self.q[h, state, action], reward + self.w(h + 1, following))
         targets = {c: reward + self.w(c + 1, following) for c in columns}
         for c in columns:

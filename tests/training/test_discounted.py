@@ -105,7 +105,7 @@ def test_the_plan_of_ucbvi_solves_its_equation():
 
 
 def test_safe_q_is_its_twin_bit_for_bit():
-    settings = SimpleNamespace(share_steps=True, trials=True, constraint_depends_on=None)
+    settings = SimpleNamespace(trials=True, constraint_depends_on=None)
     for seed in range(8):
         problem = random_problem(seed, stationary=True, horizon=7)
         model = compile_model(problem)

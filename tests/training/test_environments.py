@@ -39,7 +39,6 @@ SETTINGS = {
     "published": ConstrainedQ.published(0.25),
     "theorem 2": ConstrainedQ.deterministic(0.3, bonus="none"),
     "practical": SafeQ(),
-    "each step apart": SafeQ(share_steps=False),
 }
 
 

@@ -38,7 +38,6 @@ SETTINGS = [
     ConstrainedQ.published(0.25),
     ConstrainedQ.deterministic(0.3, bonus="none"),
     SafeQ(),
-    SafeQ(share_steps=False),
     SafeQ(trials=False),
 ]
 POINT = namedtuple("POINT", ("x", "y"))

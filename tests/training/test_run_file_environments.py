@@ -18,7 +18,6 @@ from peakrl.training.trainer import Trainer
 
 SETTINGS = {
     "practical": SafeQ(),
-    "each step apart": SafeQ(share_steps=False),
     "paper": ConstrainedQ.paper(0.25),
     "published": ConstrainedQ.published(0.25),
 }

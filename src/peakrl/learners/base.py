@@ -261,8 +261,6 @@ class Algorithm(ABC):
 
     #: Must `observe` be called after every step, also on models, or is `learn` at the end of the episode enough?
     observes: ClassVar[bool] = False
-    #: Does experience at one step count for all steps?
-    shares_steps: bool = False
     #: In vector environments: must all episodes begin together and be learned from in that order, after all are over?
     together: ClassVar[bool] = False
     #: Does it take the first row of a new state? Then new states are added at the end of the episode, all at once.

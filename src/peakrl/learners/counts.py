@@ -125,7 +125,6 @@ class CountingAlgorithm(TabularAlgorithm[T]):
         self, task: Task, kind: type[T], sizes: Mapping[str, int] = MappingProxyType({}), **constants: Any
     ) -> None:
         super().__init__(task, kind, {"cell": cells_of(task.model), **sizes}, order=np.empty(0, np.int64), **constants)
-        self.shares_steps = task.space.shared
 
     @property
     def counts(self) -> TransitionCounts:

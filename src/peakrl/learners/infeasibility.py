@@ -45,13 +45,11 @@ class Memory:
     witness: NDArray[np.int32]
     #: [row]: the largest violation observed or declared.
     max_violation: Floats
-    #: Does every row that ever violated count as known to violate?
-    all_violations: bool = False
 
     def known(self, space: Space) -> NDArray[np.int8]:
         """[entry]: codes of `policy.export`."""
         did = (self.max_violation > 0)[:, None]
-        violates = (self.witness == VIOLATES) | ((self.witness == DECLARED) & did) | (self.all_violations & did)
+        violates = (self.witness == VIOLATES) | ((self.witness == DECLARED) & did)
         failed = np.where(self.witness == NO_WITNESS, UNKNOWN, np.where(self.witness == DECLARED, FORBIDDEN, DEAD_END))
         return space.entries_of(np.where(violates, VIOLATED, failed).astype(np.int8))
 

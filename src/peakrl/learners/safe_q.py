@@ -75,8 +75,6 @@ DOUBT = 3.0
 class SafeQ(LearnerSettings):
     """Settings of the model-free learner: Q-learning with a memory of violations."""
 
-    #: A transition updates every step, if the target is stationary.
-    share_steps: bool = True
     #: Try actions again, ever more rarely, that may be better than their estimate.
     trials: bool = True
     #: Penalty weight after a proof of infeasibility; by default it follows from 1 % of the tightest constraint bound.
@@ -105,12 +103,12 @@ class Tables(NamedTuple):
     w: Annotated[Floats, table("slot", "after", low=-np.inf)]
     #: [slot, column]: greedy row.
     greedy: Annotated[Longs, table("slot", "column", rows=True)]
-    #: [row, column], one column if steps are shared.
-    visits: Annotated[Ints, table("row", "counted", low=0, high="steps")]
-    #: [as visits, 3]: b, v and l of the step size.
-    errors: Annotated[Floats, table("row", "counted", 3)]
-    #: With trials: [as visits] mean square of the errors; [slot] visits.
-    square: Annotated[Floats, table("row", "counted", low=0, when="trials")]
+    #: [row]
+    visits: Annotated[Ints, table("row", low=0, high="steps")]
+    #: [row, 3]: b, v and l of the step size.
+    errors: Annotated[Floats, table("row", 3)]
+    #: With trials: [row] mean square of the errors; [slot] visits.
+    square: Annotated[Floats, table("row", low=0, when="trials")]
     met: Annotated[Ints, table("slot", low=0, high="steps", when="trials")]
     #: [row]: the largest violation observed.
     max_violation: Annotated[Floats, table("row", low=0)]
@@ -135,8 +133,6 @@ class Tables(NamedTuple):
     ends: int
     #: 1 if a column is a step (stationary), 0 if slots belong to steps (layered).
     shift: int
-    #: Does a transition update every column?
-    share: bool
 
 
 class SafeQLearner(TabularAlgorithm[Tables]):
@@ -147,16 +143,15 @@ class SafeQLearner(TabularAlgorithm[Tables]):
     def __init__(self, task: Task, settings: SafeQ) -> None:
         space, sizes, assumptions = task.space, task.sizes, task.assumptions
         self.penalty = settings.penalty_of(sizes)
-        self.depends_on, self.shares_steps = assumptions.constraint_depends_on, settings.share_steps and space.shared
-        self.starts_first, self._groups = self.depends_on is None, NO_GROUPS
+        self.depends_on, self._groups = assumptions.constraint_depends_on, NO_GROUPS
+        self.starts_first = self.depends_on is None
         (lo, hi), most = sizes.reward_range, assumptions.max_reward
         above = sizes.span if most is None else most - lo
         if not 0 < above <= sizes.span:
             raise SettingsError(f"max_reward is {most}; rewards lie between {lo:g} and {hi:g}, so it must too")
-        own = {"counted": 1 if self.shares_steps else space.columns, "trials": settings.trials}
         super().__init__(
-            task, Tables, own, groups=NO_GROUPS, initial=above * space.left[:-1], above=above,
-            discount=space.discount or 1.0, share=self.shares_steps,
+            task, Tables, {"trials": settings.trials}, groups=NO_GROUPS, initial=above * space.left[:-1], above=above,
+            discount=space.discount or 1.0,
         )  # fmt: skip
 
     # Tables --------------------------------------------------------------------------------------------------
@@ -187,7 +182,7 @@ class SafeQLearner(TabularAlgorithm[Tables]):
         tables.q[rows], tables.witness[rows] = -np.inf, VIOLATES
         tables.max_violation[rows] = violation[rows - first]
         for slot in np.unique(tables.slot_of_row[rows]).tolist():
-            refresh(tables, layout, slot, 0, self.columns)
+            refresh(tables, layout, slot)
             changed = np.flatnonzero(tables.greedy[slot] != layout.row_start[slot])
             log.extend(changed * layout.node_stride + slot, tables.greedy[slot, changed])
 
@@ -215,10 +210,7 @@ class SafeQLearner(TabularAlgorithm[Tables]):
 
     def learn(self, played: Episode, episode: int, log: Log) -> None:
         """Learn from an episode, the last transition first."""
-        violation = played.violation[: played.length]
-        if violation.any() and self.tables.penalises[0]:
-            np.maximum.at(self.tables.max_violation, played.row[: played.length], violation)
-        elif violation.any():
+        if self.depends_on is not None and played.violation[: played.length].any():
             self.store.set(groups=self.groups)
         super().learn(played, episode, log)
 
@@ -232,7 +224,7 @@ class SafeQLearner(TabularAlgorithm[Tables]):
 
     def visits(self) -> Longs:
         """[row]: visits, since the proof of infeasibility if there is one."""
-        return np.asarray(self.tables.visits.sum(axis=1, dtype=np.int64))
+        return self.tables.visits.astype(np.int64)
 
     def values(self) -> Floats:
         """[entry]: the Q-table; minus infinity for actions that are known to fail."""
@@ -240,7 +232,7 @@ class SafeQLearner(TabularAlgorithm[Tables]):
 
     def memory(self) -> Memory:
         """What is known to fail, and why."""
-        return Memory(self.tables.witness, self.tables.max_violation, self.task.model is None)
+        return Memory(self.tables.witness, self.tables.max_violation)
 
 
 # Episodes ----------------------------------------------------------------------------------------------------
@@ -257,19 +249,16 @@ def learn_path(tables: Tables, layout: Layout, path: Path, length: int, episode:
         if remembers and path.payoff[step, 1] > 0.0:
             forbid_group(tables, layout, row, path.payoff[step, 1], log)
         reward = path.payoff[step, 0 if remembers else 2] - tables.lowest
-        own = step * tables.shift
-        low = 0 if tables.share else own
-        high = columns if tables.share else own + 1
-        for column in range(low, high):
+        for column in range(columns):
             tables.before[column] = tables.greedy[slot, column]
-        update_row(tables, layout, row, following, reward, own, low, high)
-        refresh(tables, layout, slot, low, high)
+        update_row(tables, layout, row, following, reward, step * tables.shift)
+        refresh(tables, layout, slot)
         if trials:
             tables.met[slot] += 1
             root = np.int64(math.sqrt(4 * tables.met[slot] + 1))
             if root * root >= 4 * tables.met[slot]:
-                try_again(tables, layout, slot, low, high)
-        note_changes(tables, layout, slot, low, high, log)
+                try_again(tables, layout, slot)
+        note_changes(tables, layout, slot, log)
     first = path.slot[0]
     if remembers and tables.w[first, 0] == -np.inf:
         tables.penalises[0], tables.proved[0], tables.dead_first[0] = 1, episode, first
@@ -280,27 +269,25 @@ def learn_path(tables: Tables, layout: Layout, path: Path, length: int, episode:
 
 
 @inlined
-def update_row(
-    tables: Tables, layout: Layout, row: int, following: int, reward: float, own: int, low: int, high: int
-) -> None:
-    """Move Q of a row towards reward + W(following) in columns low .. high; `own` is that of the transition."""
-    ahead = tables.shift
+def update_row(tables: Tables, layout: Layout, row: int, following: int, reward: float, own: int) -> None:
+    """Move Q of a row towards reward + W(following) in every column; `own` is that of the transition."""
+    columns, ahead = tables.q.shape[1], tables.shift
     target = reward + tables.discount * tables.w[following, own + ahead]
-    alpha = step_size(tables, layout, row, 0 if tables.share else low, tables.q[row, own], target)
-    for column in range(low, high):
+    alpha = step_size(tables, layout, row, tables.q[row, own], target)
+    for column in range(columns):
         old = tables.q[row, column]
         target = reward + tables.discount * tables.w[following, column + ahead]
         tables.q[row, column] = old + alpha * (target - old) if old > -np.inf else old
-    for column in range(low, high):
+    for column in range(columns):
         if tables.q[row, column] == -np.inf and tables.witness[row, column] == NO_WITNESS:
             tables.witness[row, column] = following
 
 
 @inlined
-def step_size(tables: Tables, layout: Layout, row: int, counted: int, old: float, target: float) -> float:
+def step_size(tables: Tables, layout: Layout, row: int, old: float, target: float) -> float:
     """Count a visit of a row and return its step size; `old` and `target` are of its own column."""
-    t = tables.visits[row, counted] + 1
-    tables.visits[row, counted] = t
+    t = tables.visits[row] + 1
+    tables.visits[row] = t
     if tables.proved[0] > 0:
         return (layout.horizon + 1.0) / (layout.horizon + PATIENCE + t)
     alpha = (ERROR_WINDOW + 1.0) / (ERROR_WINDOW + t)
@@ -308,18 +295,18 @@ def step_size(tables: Tables, layout: Layout, row: int, counted: int, old: float
     if old > -np.inf and target > -np.inf:
         if tables.square.shape[0] > 0:
             error = target - old if t > 1 else tables.above
-            tables.square[row, counted] += (error * error - tables.square[row, counted]) / t
-        alpha = adaptive_rate(tables.errors, row, counted, t, target - old)
+            tables.square[row] += (error * error - tables.square[row]) / t
+        alpha = adaptive_rate(tables.errors, row, t, target - old)
     return alpha
 
 
 @inlined
-def adaptive_rate(errors: Floats, row: int, counted: int, t: int, delta: float) -> float:
+def adaptive_rate(errors: Floats, row: int, t: int, delta: float) -> float:
     """Update the statistics with the error `delta` of visit t; return the step size."""
     weight = ERROR_WINDOW / (ERROR_WINDOW + t)
-    bias = (1.0 - weight) * errors[row, counted, 0] + weight * delta
-    square = (1.0 - weight) * errors[row, counted, 1] + weight * delta * delta
-    spread = errors[row, counted, 2]
+    bias = (1.0 - weight) * errors[row, 0] + weight * delta
+    square = (1.0 - weight) * errors[row, 1] + weight * delta * delta
+    spread = errors[row, 2]
     alpha = 1.0
     if t > 2:
         least = 1.0 / t
@@ -328,9 +315,9 @@ def adaptive_rate(errors: Floats, row: int, counted: int, t: int, delta: float) 
             noise = min(noise / ((1.0 - weight) * (1.0 - weight)), square)
         alpha = 1.0 - noise / ((1.0 + spread) * square) if square > 0.0 else least
         alpha = min(1.0, max(alpha, least))
-    errors[row, counted, 0] = bias
-    errors[row, counted, 1] = square
-    errors[row, counted, 2] = (1.0 - alpha) * (1.0 - alpha) * spread + alpha * alpha
+    errors[row, 0] = bias
+    errors[row, 1] = square
+    errors[row, 2] = (1.0 - alpha) * (1.0 - alpha) * spread + alpha * alpha
     return alpha
 
 
@@ -338,19 +325,19 @@ def adaptive_rate(errors: Floats, row: int, counted: int, t: int, delta: float) 
 
 
 @inlined
-def refresh(tables: Tables, layout: Layout, slot: int, low: int, high: int) -> None:
-    """Update W and the greedy rows of a slot in columns low .. high."""
-    first, last = layout.row_start[slot], layout.row_start[slot + 1]
-    for column in range(low, high):
+def refresh(tables: Tables, layout: Layout, slot: int) -> None:
+    """Update W and the greedy rows of a slot."""
+    first, last, columns = layout.row_start[slot], layout.row_start[slot + 1], tables.q.shape[1]
+    for column in range(columns):
         tables.w[slot, column] = tables.q[first, column]
         tables.greedy[slot, column] = first
     for row in range(first + 1, last):
-        for column in range(low, high):
+        for column in range(columns):
             value = tables.q[row, column]
             better = value > tables.w[slot, column]
             tables.greedy[slot, column] = row if better else tables.greedy[slot, column]
             tables.w[slot, column] = value if better else tables.w[slot, column]
-    for column in range(low, high):
+    for column in range(columns):
         if tables.w[slot, column] == -np.inf:
             mildest = first
             for row in range(first + 1, last):
@@ -364,28 +351,25 @@ def refresh_all(tables: Tables, layout: Layout) -> None:
     """Update W and the greedy rows of all slots that have any."""
     for slot in range(tables.greedy.shape[0]):
         if layout.row_start[slot + 1] > layout.row_start[slot]:
-            refresh(tables, layout, slot, 0, tables.q.shape[1])
+            refresh(tables, layout, slot)
 
 
 @loop
-def try_again(tables: Tables, layout: Layout, slot: int, low: int, high: int) -> None:
-    """Take the row of the largest Q + c sqrt(l m) in columns low .. high, unless all are forbidden."""
-    for column in range(low, high):
+def try_again(tables: Tables, layout: Layout, slot: int) -> None:
+    """Take the row of the largest Q + c sqrt(l m) in every column, unless all are forbidden."""
+    for column in range(tables.q.shape[1]):
         most = -np.inf
         for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
-            counted = 0 if tables.share else column
-            value = tables.q[row, column] + DOUBT * math.sqrt(
-                tables.errors[row, counted, 2] * tables.square[row, counted]
-            )
+            value = tables.q[row, column] + DOUBT * math.sqrt(tables.errors[row, 2] * tables.square[row])
             if value > most:
                 most = value
                 tables.greedy[slot, column] = row
 
 
 @inlined
-def note_changes(tables: Tables, layout: Layout, slot: int, low: int, high: int, log: Log) -> None:
+def note_changes(tables: Tables, layout: Layout, slot: int, log: Log) -> None:
     """Log the columns of a slot whose greedy row differs from `before`."""
-    for column in range(low, high):
+    for column in range(tables.greedy.shape[1]):
         row = tables.greedy[slot, column]
         if row != tables.before[column]:
             note(log, column * layout.node_stride + slot, row)
@@ -413,8 +397,8 @@ def forbid_row(tables: Tables, layout: Layout, row: int, violation: float, log: 
         tables.q[row, column] = -np.inf
         if tables.witness[row, column] == NO_WITNESS:
             tables.witness[row, column] = VIOLATES
-    refresh(tables, layout, slot, 0, columns)
-    note_changes(tables, layout, slot, 0, columns, log)
+    refresh(tables, layout, slot)
+    note_changes(tables, layout, slot, log)
 
 
 # Starts ------------------------------------------------------------------------------------------------------

@@ -450,7 +450,7 @@ class Trainer:
     def _following(self, step: int, seen: Step) -> int:
         """Return the next slot; an end if the episode is over."""
         last = step + 1 == self.rules.horizon and self.discount is None
-        shares = self.learned().shares_steps
+        shares = self.space.shared and not self.learned().observes
         if self.discount is not None and not seen.terminated:
             if seen.following is None:
                 raise TargetError("the episode was cut off in a state without actions: what follows is not known")
@@ -460,8 +460,8 @@ class Trainer:
             if shares and seen.truncated:
                 raise TargetError(
                     f"the episode was cut off after {step + 1} steps of {self.rules.horizon}: what a step leads to "
-                    "depends on the step, so make the horizon no longer than the environment's time limit, or set "
-                    "share_steps=False"
+                    "depends on the step, so make the horizon no longer than the environment's time limit, or do not "
+                    "declare stationary"
                 )
         elif seen.following is not None and (shares or not last):
             # If steps share what they learn, the state after the last step matters to earlier ones.

@@ -103,7 +103,7 @@ class CertifiedLearner(Rounds):
     together: ClassVar[bool] = True
 
     def __init__(self, task: Task, settings: Certified) -> None:
-        space, assumptions, self.shares_steps = task.space, task.assumptions, task.space.shared
+        space, assumptions = task.space, task.assumptions
         #: Episodes that have begun and are not over.
         self._begun = 0
         #: For each review with a candidate: episodes, gap, violation; exact value and violation or NaN.
