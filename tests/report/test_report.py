@@ -15,7 +15,19 @@ from typer.testing import CliRunner
 from helpers.random_problems import random_problem
 from helpers.report_pages import HOSTILE, Taken, save_runs
 from helpers.safe_problems import BUILT_IN
-from peakrl import Outcome, Problem, SafeSet, TabularModel, compile_model, learn, safe_set, solve, write_report
+from peakrl import (
+    Budget,
+    Outcome,
+    Problem,
+    SafeSet,
+    TabularModel,
+    compile_model,
+    learn,
+    safe_set,
+    solve,
+    with_budget,
+    write_report,
+)
 from peakrl.cli import app
 from peakrl.errors import SettingsError, StorageError
 from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
@@ -298,9 +310,18 @@ def test_risks_add_up_to_the_violation_of_an_episode() -> None:
 
 
 def test_states_of_more_fields_than_three_or_that_are_no_plain_values_have_no_map() -> None:
-    assert [field_count(label) for label in (3, "a", (1, 2), (1, "b", True), (1, 2, 3, 4), ((1, 2), 3), None)] == [
-        1, 1, 2, 3, None, None, None,
-    ]  # fmt: skip
+    model = compile_model(random_problem(np.random.default_rng(0)))
+    labels = (3, "a", (1, 2), (1, "b", True), (1, 2, 3, 4), ((1, 2), 3), None)
+    assert [field_count(model, label) for label in labels] == [1, 1, 2, 3, None, None, None]
+
+
+def test_what_a_budget_remembers_is_a_field_of_the_map_under_its_name() -> None:
+    problem = energy_harvesting(horizon=3, battery=3, peak_power=2, max_arrival=3, mean=1, std=1)
+    model = compile_model(with_budget(problem, Budget("peaks", limit=2, cost={2: 1})))
+    (block,) = map_blocks(RunAnalysis.of(learn(model, episodes=3)))
+    fields = block.data["fields"]  # type: ignore[union-attr]
+    assert [field["name"] for field in fields] == ["step", "field 1", "field 2", "peaks"]
+    assert fields[3]["values"] == [0, 1, 2]
 
 
 def test_the_answer_is_the_word_of_the_certificate() -> None:

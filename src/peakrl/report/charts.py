@@ -181,23 +181,24 @@ def episode_blocks(analysis: RunAnalysis) -> list[Block]:
 
 def state_cells(model: Any, states: Sequence[Any]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
     """Return columns and cells of states: one for each field, or a single one if they have many."""
-    width = field_count(states[0]) if states else None
+    width = field_count(model, states[0]) if states else None
     names = ("state",) if width is None else field_names(model, width)
     return names, [
         (state_words(model, state),)
-        if width is None or field_count(state) != width
-        else tuple(map(plain_label, fields_of(state)))
+        if width is None or field_count(model, state) != width
+        else tuple(map(plain_label, fields_of(model, state)))
         for state in states
     ]
 
 
 def state_chart(analysis: RunAnalysis, steps: Sequence[RolloutStep]) -> list[Block]:
     """Return the fields of the state and the action by step, if they are numbers."""
-    x, table = [one.step for one in steps], [[*fields_of(one.state), one.action] for one in steps]
+    model, x = analysis.run.model, [one.step for one in steps]
+    table = [[*fields_of(model, one.state), one.action] for one in steps]
     width = len(table[0]) - 1
     if width > len(COLOURS) or not all(len(row) == width + 1 and all(map(is_number, row)) for row in table):
         return []
-    names, colours = (*field_names(analysis.run.model, width), "action"), (*COLOURS[:width], "blue")
+    names, colours = (*field_names(model, width), "action"), (*COLOURS[:width], "blue")
     series = [
         dotted(name, x, [row[column] for row in table], colour)
         for column, (name, colour) in enumerate(zip(names, colours, strict=True))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -114,8 +114,8 @@ class MapNodes:
 
 def map_nodes(model: StateSpace, most: int) -> MapNodes | str | None:
     """Return the nodes of a map; a message if there are too many; None if states have no plain fields."""
-    width = field_count(model.state_labels[0])
-    if width is None or any(field_count(label) != width for label in model.state_labels):
+    width = field_count(model, model.state_labels[0])
+    if width is None or any(field_count(model, label) != width for label in model.state_labels):
         return None
     horizon = model.steps or 1
     per_step = [model.decision_slots(step) for step in range(horizon)]
@@ -124,7 +124,7 @@ def map_nodes(model: StateSpace, most: int) -> MapNodes | str | None:
         return None
     if len(slots) > most:
         return f"{len(slots):,} steps and states are too many for a map."
-    labels = [fields_of(model.state_of_slot(slot)) for slot in slots.tolist()]
+    labels = [fields_of(model, model.state_of_slot(slot)) for slot in slots.tolist()]
     values = [in_order(list(dict.fromkeys(label[field] for label in labels))) for field in range(width)]
     if max(map(len, values)) > LONGEST_FIELD:
         return "A field of the state has too many values for a map."
@@ -140,30 +140,37 @@ def map_nodes(model: StateSpace, most: int) -> MapNodes | str | None:
     )
 
 
-def fields_of(label: Any) -> tuple[Hashable, ...]:
-    """Return the fields of a state."""
-    return label if isinstance(label, tuple) else (label,)
+def fields_of(model: StateSpace, label: Any) -> tuple[Hashable, ...]:
+    """Return the fields of a state, and then what budgets and monitors remember."""
+    own, memory = (label[0], label[1:]) if memory_of(model) else (label, ())
+    return (*(own if isinstance(own, tuple) else (own,)), *memory)
 
 
-def field_count(label: Any) -> int | None:
+def memory_of(model: StateSpace) -> list[str]:
+    """Return the names of what budgets and monitors added to the states."""
+    return [axis.name for axis in getattr(model, "memory", ())]
+
+
+def field_count(model: StateSpace, label: Any) -> int | None:
     """Return the number of fields of a state; None if there are too many or they are not plain values."""
-    fields = fields_of(label)
+    fields = fields_of(model, label)
     plain = all(isinstance(field, bool | int | float | str | np.generic) for field in fields)
     return len(fields) if plain and 0 < len(fields) <= MOST_FIELDS else None
 
 
 def field_names(model: StateSpace, width: int) -> tuple[str, ...]:
     """Return the names of the fields of a state."""
-    label = model.state_labels[0]
-    own = tuple(getattr(label, "_fields", ())) or part_names(getattr(model, "spec", None))
-    if len(own) == width:
-        return tuple(map(str, own))
-    return ("state",) if width == 1 else tuple(f"field {index}" for index in range(1, width + 1))
+    memory, label = memory_of(model), cast(Any, model.state_labels[0])
+    own = getattr(label[0] if memory else label, "_fields", ()) or part_names(getattr(model, "spec", None))
+    count = width - len(memory)
+    if len(own) != count:
+        own = ("state",) if count == 1 else tuple(f"field {index}" for index in range(1, count + 1))
+    return (*map(str, own), *memory)
 
 
 def state_words(model: StateSpace, label: Any) -> str:
     """Return a state as text, with the names of its fields if they have names."""
-    fields = fields_of(label)
+    fields = fields_of(model, label)
     names = field_names(model, len(fields))
     if len(fields) == 1 or names[0] == "field 1" or hasattr(label, "done"):
         return shown_state(label)
