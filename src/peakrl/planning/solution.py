@@ -69,7 +69,7 @@ class Solution(Generic[PolicyKind]):
     consumption: Floats | None = None
     #: [slot of step 0]: V and C, of `solve` for the original problem.
     _first: tuple[Floats, Floats] | None = None
-    #: Of policies without an end: what maximises `value`, "discount 0.95", "average" or "reach"; otherwise None.
+    #: What `value` is, "discount 0.95", "average" or "reach"; None: the expected reward of an episode.
     criterion: str | None = None
     #: `policy` earns at least this, in real numbers.
     value_low: float | None = None
@@ -282,7 +282,7 @@ def within_horizon(
     return Solution(
         model=model, value=at_start(model, found.first_values + target), violation=at_start(model, found.first_costs),
         feasible=not found.first_costs[model.first_slot].any(), policy=Policy(model, Choices(model, table)),
-        _tables=tables,
+        _tables=tables, criterion="reach",
     )  # fmt: skip
 
 

@@ -15,7 +15,9 @@ from peakrl.schedule_labels import ScheduleState, ScheduleStates
 if TYPE_CHECKING:
     from peakrl.evaluation import RolloutStep
     from peakrl.report.analysis import ModelAnalysis, RunAnalysis
+    from peakrl.space import StateSpace
     from peakrl.training.run import LearningRun
+    from peakrl.types import Floats
 
 #: Most points of a curve.
 POINTS = 2000
@@ -226,6 +228,13 @@ def risk_blocks(analysis: RunAnalysis) -> list[Block]:
         *safe_chart(analysis.exact),
         *budget_charts(analysis.exact),
     ]
+
+
+def margins_table(model: StateSpace, worst: Floats, policy: str) -> Table:
+    """Return the least possible value of each constraint."""
+    rows = [(name, margin, margin >= 0) for name, margin in zip(model.constraint_names, worst.tolist(), strict=True)]
+    caption = f"Worst constraint values of the {policy} over all possible outcomes (>= 0: satisfied)"
+    return Table("margins", caption, ("constraint", "worst value", "always satisfied"), rows)
 
 
 def safe_chart(known: ModelAnalysis) -> list[Chart]:

@@ -16,7 +16,17 @@ from peakrl.evaluation.endless import EndlessEvaluation
 from peakrl.planning import Solution, solve
 from peakrl.policy.tables import Policy
 from peakrl.report.blocks import VERDICTS, Answer, Block, Fact, Section, Table, Text, run_lengths
-from peakrl.report.policy_blocks import MOST_NODES, MapNodes, amounts, choices, map_block, map_nodes, state_words
+from peakrl.report.charts import margins_table
+from peakrl.report.policy_blocks import (
+    MOST_NODES,
+    MapNodes,
+    amounts,
+    choices,
+    map_block,
+    map_nodes,
+    safe_actions,
+    state_words,
+)
 from peakrl.tabular import TabularModel
 from peakrl.training.run import LearningRun
 
@@ -37,10 +47,6 @@ def run_section(run: LearningRun, name: str) -> Section:
 def endless_section(solution: Solution[Policy], run: LearningRun | None = None) -> Section:
     """Return the section of a solution without an end, or of the policy of a run beside it."""
     model, criterion = solution.model, solution.criterion
-    if criterion is None:
-        raise SettingsError(
-            "a page shows solutions of solve(model, discount=...), average=True or reach=...; with a horizon only runs"
-        )
     # What follows after a target is reached is not part of the solution.
     evaluated = model.num_slots <= MOST_SOLVED and criterion != "reach"
     policy, discount = (solution.policy, None) if run is None else (run.policy, run.discount)
@@ -110,8 +116,7 @@ def policy_map(solution: Solution[Policy], policy: Policy, found: EndlessEvaluat
     model, slots = solution.model, nodes.slots
     layers = [choices("action of the policy", model, policy, nodes)]
     if model.num_constraints:
-        safe = [np.count_nonzero(solution.safe_set.mask_of(node)) for node in nodes.nodes.tolist()]
-        layers.append(amounts("number of safe actions", np.array(safe), "safe actions"))
+        layers.append(safe_actions(solution.safe_set, nodes))
     if found is not None:
         layers.append(amounts("share of the steps", found.stationary_distribution[slots], "share"))
     assert solution.state_low is not None
@@ -126,10 +131,6 @@ def details(model: TabularModel, policy: Policy, found: EndlessEvaluation | None
     if found is None:
         return []
     share = found.stationary_distribution
-    margins = [
-        (name, margin, margin >= 0)
-        for name, margin in zip(model.constraint_names, found.worst_margin.tolist(), strict=True)
-    ]
     most = [slot for slot in np.argsort(-share, kind="stable")[:MOST_LINES].tolist() if share[slot] > 0]
     labels = [model.state_of_slot(slot) for slot in most]
     rows = [
@@ -138,11 +139,6 @@ def details(model: TabularModel, policy: Policy, found: EndlessEvaluation | None
     ]
     caption = "Where the policy spends its steps in the long run (stationary distribution)"
     return [
-        Table(
-            "margins",
-            "Worst constraint values of the policy (>= 0: satisfied)",
-            ("constraint", "worst value", "always satisfied"),
-            margins,
-        ),
+        margins_table(model, found.worst_margin, "policy"),
         Table("share", caption, ("state", "action", "share of the steps"), rows),
     ]

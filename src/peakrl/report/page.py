@@ -1,5 +1,6 @@
 """`write_report`: one self-contained HTML page of a run, a folder of runs or a sweep.
 
+    solution          value, safety, and a map of the policy and the safe set
     safe set          of continuous states: a map of its cells with slices
     run file          exact metrics, learning curves, certificates, audit, policy map and explorer
     folder of runs    the same for every run file in it
@@ -22,7 +23,6 @@ from typing import Any
 from peakrl.continuous import GridSafeSet
 from peakrl.errors import SettingsError, StorageError
 from peakrl.planning import Solution
-from peakrl.policy.tables import Policy
 from peakrl.report.blocks import Section, exactly, is_number, shown
 from peakrl.storage import reading, write_file
 from peakrl.tabular import TabularModel
@@ -31,7 +31,7 @@ from peakrl.version import __version__
 
 NAME = "report.html"
 #: What a page is about.
-Source = GridSafeSet | LearningRun | Solution[Policy] | str | Path
+Source = GridSafeSet | LearningRun | Solution[Any] | str | Path
 #: Marks of a page that peakrl wrote.
 OURS = (
     b'<meta name="generator" content="peakrl">',
@@ -120,10 +120,12 @@ def make_page(source: Source, model: TabularModel | None = None, table: TabularM
     from peakrl.report.endless import endless_section
     from peakrl.report.safe_sets import safe_set_section
     from peakrl.report.sections import section_for
+    from peakrl.report.solutions import horizon_section
     from peakrl.training.learn import load_run
 
     if isinstance(source, Solution):
-        return Page(f"Report on {source.model.name}", source.model.name, [endless_section(source)])
+        section = endless_section(source) if source.model.steps is None else horizon_section(source)
+        return Page(f"Report on {source.model.name}", source.model.name, [section])
     if isinstance(source, GridSafeSet):
         return Page(f"Safe set of {source.problem.name}", source.problem.name, [safe_set_section(source)])
     if isinstance(source, LearningRun):
@@ -186,8 +188,8 @@ def write_report(source: Source, out: str | Path | None = None, *, table: Tabula
     Parameters
     ----------
     source:
-        A run, or the path of a run file, a folder of runs or a sweep folder; a solution without an end, of
-        `solve(model, discount=...)`, `average=True` or `reach=...`; or the safe set of a continuous problem.
+        A run, or the path of a run file, a folder of runs or a sweep folder; a solution of `solve` or `solve_cmdp`; or
+        the safe set of a continuous problem.
     out:
         File or folder of the page. Default: inside of the folder, next to the run file, or else `report.html` in the
         current folder. An existing page of peakrl is replaced; any other file is an error.
@@ -209,8 +211,8 @@ def write_report(source: Source, out: str | Path | None = None, *, table: Tabula
     """
     if not isinstance(source, GridSafeSet | LearningRun | Solution | str | Path):
         raise SettingsError(
-            f"source is {source!r}; it must be a run, a solution without an end, the safe set of a continuous problem, "
-            "or the path of a run file or a folder"
+            f"source is {source!r}; it must be a run, a solution, the safe set of a continuous problem, or the path "
+            "of a run file or a folder"
         )
     if not isinstance(out, str | Path | None):
         raise SettingsError(f"out is {out!r}; it must be the path of a file or a folder")

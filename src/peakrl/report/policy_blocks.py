@@ -30,6 +30,7 @@ from peakrl.specs.registry import part_names
 if TYPE_CHECKING:
     from peakrl.policy.tables import Policy
     from peakrl.report.analysis import RunAnalysis
+    from peakrl.safety.safe_set import SafeSet
     from peakrl.space import StateSpace
     from peakrl.types import Floats, Longs
 
@@ -198,8 +199,7 @@ def policy_layers(analysis: RunAnalysis, nodes: MapNodes) -> list[dict[str, Any]
         name, labels = "policy and optimum differ", ["equal", "different"]
         layers.append({"name": name, "labels": labels, "runs": run_lengths(differs * 1)})
     if model.num_constraints:
-        safe = [np.count_nonzero(analysis.exact.safe_set.mask_of(node)) for node in nodes.nodes.tolist()]
-        layers.append(amounts("number of safe actions", np.array(safe), "safe actions"))
+        layers.append(safe_actions(analysis.exact.safe_set, nodes))
     if can_explore(model):
         tables = analysis.tables
         layers += [
@@ -208,6 +208,12 @@ def policy_layers(analysis: RunAnalysis, nodes: MapNodes) -> list[dict[str, Any]
             amounts("value from here on", tables.value[nodes.nodes], "value"),
         ]
     return layers
+
+
+def safe_actions(safe: SafeSet, nodes: MapNodes) -> dict[str, Any]:
+    """Return a layer of the number of safe actions."""
+    counts = np.array([np.count_nonzero(safe.mask_of(node)) for node in nodes.nodes.tolist()])
+    return amounts("number of safe actions", counts, "safe actions")
 
 
 def choices(name: str, model: StateSpace, policy: Policy, nodes: MapNodes, *, named: bool = False) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from peakrl.report.blocks import (
     shown_state,
     slug,
 )
-from peakrl.report.charts import curve_blocks, episode_blocks, risk_blocks, schedule_blocks
+from peakrl.report.charts import curve_blocks, episode_blocks, margins_table, risk_blocks, schedule_blocks
 from peakrl.report.endless import run_section
 from peakrl.report.policy_blocks import explorer, map_blocks
 
@@ -107,10 +107,7 @@ def detail_blocks(analysis: RunAnalysis) -> list[Block]:
     if run.infeasibility_proof:
         blocks.append(proof_table(run))
     if not analysis.on_environment:
-        caption = "Worst constraint values of the last policy over all possible outcomes (>= 0: satisfied)"
-        worst = zip(run.model.constraint_names, analysis.last.worst_margin.tolist(), strict=True)
-        rows = [(name, margin, margin >= 0) for name, margin in worst]
-        blocks.append(Table("margins", caption, ("constraint", "worst value", "always satisfied"), rows))
+        blocks.append(margins_table(run.model, analysis.last.worst_margin, "last policy"))
     for one in analysis.certificates:
         caption = f"Certificate ({one.kind}) of the last policy: {'holds' if one.holds else 'does not hold'}"
         reason = [] if one.reason is None else [("reason", one.reason)]
