@@ -259,7 +259,7 @@ def budget_charts(known: ModelAnalysis) -> list[Chart]:
     return [
         Chart(f"budget-{slug(name)}", f"Best value by budget: {name}", name, "value",
               [dotted("optimum", list(curve), list(curve.values()), "green")], note=note)
-        for name, curve in curves.items()
+        for name, curve in curves.items() if curve
     ]  # fmt: skip
 
 
