@@ -17,7 +17,7 @@ from naive.posterior_sampling import Posterior
 from peakrl import Assumptions, Outcome, Policy, Problem, TabularModel, compile_model, evaluate, learn, resume, solve
 from peakrl.errors import PeakError, SettingsError
 from peakrl.learners import PosteriorSampling
-from peakrl.learners.posterior_sampling import STREAM, draw_distribution
+from peakrl.learners.posterior_sampling import PosteriorLearner, draw_distribution
 from peakrl.policy.export import UNKNOWN
 from peakrl.problems import scheduling_example
 from peakrl.training.trainer import Trainer
@@ -44,7 +44,9 @@ def twin_of(problem, model, settings, declared, seed):
         def group_of(layer, state, action):
             return state, action
 
-    return Posterior(problem, model, seed, int(STREAM), **settings, distribution_of=distribution_of, group_of=group_of)
+    return Posterior(
+        problem, model, seed, PosteriorLearner.stream, **settings, distribution_of=distribution_of, group_of=group_of
+    )
 
 
 def check_twin(seed, case, episodes=150):

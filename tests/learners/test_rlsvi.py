@@ -12,7 +12,7 @@ from naive import Xoshiro
 from peakrl import Assumptions, compile_model, evaluate, learn, resume, simulate, solve, to_gymnasium
 from peakrl.learners import RLSVI
 from peakrl.learners.counts import counted_outcomes
-from peakrl.learners.rlsvi import STREAM
+from peakrl.learners.rlsvi import RandomisedPlanner
 from peakrl.problems import energy_harvesting
 from peakrl.training.trainer import Trainer
 
@@ -59,7 +59,7 @@ def agrees(rows, plan):
 
 @seeds(5)
 def test_its_plans_agree_with_a_plain_twin(seed):
-    model, generator = compile_model(random_problem(seed)), Xoshiro(seed ^ int(STREAM))
+    model, generator = compile_model(random_problem(seed)), Xoshiro(seed ^ RandomisedPlanner.stream)
     active = Trainer(model, RLSVI(noise=0.7), planned=100, seed=seed, every=0, average=False)
     for _ in range(20):
         assert agrees(active.learned().chosen(), plan_of(active.learned()))

@@ -62,7 +62,7 @@ from peakrl.learners.episode import (
 from peakrl.learners.infeasibility import Memory, Witness
 from peakrl.learners.space import Space
 from peakrl.learners.tables import TableStore, overwrite
-from peakrl.sampling import Words
+from peakrl.sampling import Words, seed_state
 from peakrl.space import StateSpace
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Ints, Longs
@@ -464,10 +464,14 @@ class TabularAlgorithm(Algorithm, Generic[T]):
     `kind` is the named tuple of its tables. Axes with these names get their lengths from the space: slot, row, entry
     [column * rows + row], step, column, and after [column, and one for the end if steps share slots]; `sizes` are the
     lengths of further axes. `constants` are the fields that are not tables; these need not be passed: shift (1 if a
-    column is a step, 0 if slots belong to steps), ends, lowest and span (of the rewards). Tables named slot_step [slot]
-    and slot_of_row [row] are set when they grow. Tables named `proved` and `dead_first` hold
-    the episode of a proof of infeasibility (0: none) and its first state.
+    column is a step, 0 if slots belong to steps), ends, lowest and span (of the rewards), and `order`, which is empty
+    until it is set to `planning_order()`. Tables named slot_step [slot] and slot_of_row [row] are set when they grow,
+    `words` is seeded. Tables named `proved` and `dead_first` hold the episode of a proof of infeasibility (0: none) and
+    its first state.
     """
+
+    #: Separates the learner's random stream from that of the target's outcomes.
+    stream: ClassVar[int] = 0
 
     #: The episodes from one plan to the next are at most this many, or as many as there were before.
     batch = 10
@@ -478,7 +482,8 @@ class TabularAlgorithm(Algorithm, Generic[T]):
         super().__init__(task)
         space, shift = self.space, self.space.shift
         own = {"slot": 0, "row": 0, "entry": 0, "cell": 0, "step": space.horizon, "column": self.columns}
-        known = {"shift": shift, "ends": space.ends, "lowest": task.sizes.reward_range[0], "span": task.sizes.span}
+        known = {"shift": shift, "ends": space.ends, "lowest": task.sizes.reward_range[0], "span": task.sizes.span,
+                 "order": np.empty(0, np.int64)}  # fmt: skip
         self.store = TableStore(kind, own | {"after": self.columns + shift} | dict(sizes), **(known | constants))
         self.layout = space.layout
 
@@ -512,11 +517,19 @@ class TabularAlgorithm(Algorithm, Generic[T]):
         for name, new in (("slot_step", first), ("slot_of_row", first_row)):
             if hasattr(self.tables, name):
                 getattr(self.tables, name)[new:] = getattr(space, name)[new:]
+        if first == 0 and hasattr(self.tables, "words"):
+            self.tables.words[:] = seed_state(self.task.seed ^ self.stream)
         self.start(first, first_row, log)
 
     def start(self, first: int, first_row: int, log: Log) -> None:
         """Set the initial values of the slots from `first` and the rows from `first_row` on, if they are not `fill`."""
         return
+
+    def planning_order(self) -> Longs:
+        """Slots in the order of planning, last step first; any order if steps share slots."""
+        offering = np.flatnonzero(np.diff(self.layout.row_start) > 0)
+        by_step = np.argsort(-self.space.slot_step[offering], kind="stable")
+        return offering if self.space.shared else offering[by_step]
 
     def end_values(self) -> Floats:
         """[end, column (+ 1 if steps share slots)]: value of an end, whose rewards are 0, counted from the lowest."""

@@ -117,26 +117,19 @@ def check_lists(first: Ints, following: Ints) -> None:
 class CountingAlgorithm(TabularAlgorithm[T]):
     """Counted transitions, and the plan to follow.
 
-    Its tables have `counts`, `greedy` and `forbidden` [row, column]: 1 if declared to fail; the constant `order` has
-    the slots in the order of planning.
+    Its tables have `counts`, `greedy` and `forbidden` [row, column]: 1 if declared to fail.
     """
 
     def __init__(
         self, task: Task, kind: type[T], sizes: Mapping[str, int] = MappingProxyType({}), **constants: Any
     ) -> None:
-        super().__init__(task, kind, {"cell": cells_of(task.model), **sizes}, order=np.empty(0, np.int64), **constants)
+        super().__init__(task, kind, {"cell": cells_of(task.model), **sizes}, **constants)
 
     @property
     def counts(self) -> TransitionCounts:
         """Counted transitions."""
         counts: TransitionCounts = self.tables.counts  # type: ignore[attr-defined]
         return counts
-
-    def planning_order(self) -> Longs:
-        """Slots in the order of planning, last step first; any order if steps share slots."""
-        offering = np.flatnonzero(np.diff(self.layout.row_start) > 0)
-        by_step = np.argsort(-self.space.slot_step[offering], kind="stable")
-        return offering if self.space.shared else offering[by_step]
 
     def forbid(self, declared: Forbidden) -> None:
         """Plan without what is declared to fail."""

@@ -105,17 +105,13 @@ from peakrl.learners.episode import Log, Path, note, register
 from peakrl.learners.infeasibility import DECLARED, NO_WITNESS, VIOLATES, Memory
 from peakrl.learners.tables import table
 from peakrl.planning.backward import LEAST_COST, TIE
-from peakrl.sampling import Words, draw_gamma, seed_state, uniform
+from peakrl.sampling import Words, draw_gamma, uniform
 from peakrl.types import Bools, Floats, Ints, Layout, Longs
 
 #: Work of plans that is allowed in addition to twice the work of the episodes: well under a second.
 CREDIT = 100_000_000
-#: Separates the learner's random stream from that of the target's outcomes.
-STREAM = np.uint64(0x706F73746572696F)
 #: From this many cells on, outcomes of a distribution that differ only in their reward share a cell.
 MOST_KINDS = 64
-#: End of a list of slots.
-NO_SLOT = -1
 #: A gamma number takes about as long as this many cells of a backup.
 DRAW_WORK = 10
 #: Pairs that a plan draws with an optimistic pseudo-outcome if everything is still to gain.
@@ -197,11 +193,10 @@ class Tables(NamedTuple):
     slot_of_row: Annotated[Ints, table("row", stored=False)]
     distribution_of_row: Annotated[Ints, table("row", stored=False)]
     forbidden: Annotated[Bools, table("row", "column", stored=False, when="limited")]
-    #: The slots of a step as a linked list: [slot] its step and the next slot; [step] the first and the last slot.
+    #: [slot]: its step, if slots belong to steps.
     slot_step: Annotated[Longs, table("slot", stored=False)]
-    slot_link: Annotated[Longs, table("slot", fill=NO_SLOT, stored=False)]
-    step_head: Annotated[Longs, table("step", fill=NO_SLOT, stored=False)]
-    step_tail: Annotated[Longs, table("step", fill=NO_SLOT, stored=False)]
+    #: Slots in the order of planning, last step first; any order if steps share slots.
+    order: Longs
     #: Rows that are declared to have the same constraints.
     groups: Groups
     #: [step, 0 .. H]: largest and least reward of the remaining steps.
@@ -226,6 +221,7 @@ class PosteriorLearner(TabularAlgorithm[Tables]):
     """Counted outcomes, and the plan with the latest draw."""
 
     checks_rows = True
+    stream = 0x706F73746572696F
 
     def __init__(self, task: Task, settings: PosteriorSampling) -> None:
         check_max_reward(task.model, task.assumptions.max_reward)
@@ -257,32 +253,18 @@ class PosteriorLearner(TabularAlgorithm[Tables]):
         """New entries start optimistic; there is room for the outcomes of one more episode."""
         self.store.reserve(self.space.horizon)
         space, tables = self.space, self.tables
-        if first == 0:
-            tables.words[:] = seed_state(np.uint64(self.task.seed) ^ STREAM)
         offers = np.flatnonzero(np.diff(self.layout.row_start[first:])) + first
         tables.value[offers] = tables.most if space.shift else tables.most[space.slot_step[offers], None]
         if space.shift:
             tables.value[offers, -1] = 0.0
-        else:
-            self._link(first)
+        if self.task.model is not None:
+            self.store.set(order=self.planning_order())
         if self.depends_on is not None and self.task.model is None:
             known = known_violations(space, self.depends_on, tables.max_violation, first_row)
             tables.max_violation[first_row:] = known
             self._begin_with_others(first, log)
         elif self.depends_on is not None:
             self.store.set(groups=make_groups(space, self.depends_on, self.task.model))
-
-    def _link(self, first: int) -> None:
-        """Append the slots from `first` on to the lists of their steps."""
-        tables, steps = self.tables, self.space.slot_step[first:]
-        link, order = tables.slot_link, np.argsort(steps, kind="stable")
-        slots, steps = first + order, steps[order]
-        fresh = np.append(True, steps[1:] != steps[:-1])[: len(steps)]
-        link[slots[:-1][~fresh[1:]]] = slots[1:][~fresh[1:]]
-        tails = tables.step_tail[steps[fresh]]
-        link[tails[tails != NO_SLOT]] = slots[fresh][tails != NO_SLOT]
-        tables.step_head[steps[fresh][tails == NO_SLOT]] = slots[fresh][tails == NO_SLOT]
-        tables.step_tail[steps] = slots  # the last one of each step
 
     def _begin_with_others(self, first: int, log: Log) -> None:
         """Start the slots from `first` on with a row that is not known to fail, if there is one, and log it."""
@@ -335,6 +317,8 @@ class PosteriorLearner(TabularAlgorithm[Tables]):
         """Learn from an episode; plan if it is due."""
         if self.depends_on is not None and played.violation[: played.length].any():
             self.store.set(groups=make_groups(self.space, self.depends_on, None))
+        if episode >= self.tables.next_plan[0]:
+            self.store.set(order=self.planning_order())
         super().learn(played, episode, log)
 
     # Results -------------------------------------------------------------------------------------------------
@@ -349,7 +333,10 @@ class PosteriorLearner(TabularAlgorithm[Tables]):
     def _planned(self, tables: Tables) -> Tables:
         """Return the tables with a plan of their own."""
         first = np.repeat(self.layout.row_start[:-1, None], self.columns, axis=1)
-        own = tables._replace(value=np.zeros_like(tables.value), cost=np.zeros_like(tables.cost), greedy=first)
+        own = tables._replace(
+            value=np.zeros_like(tables.value), cost=np.zeros_like(tables.cost), greedy=first,
+            order=self.planning_order(),
+        )  # fmt: skip
         make_plan(own, self.layout, False, Log.of_size(0))
         return own
 
@@ -493,12 +480,11 @@ def back_up(
 ) -> None:
     """Update the row of a slot at a step."""
     column = step * tables.shift
-    if layout.row_start[slot + 1] > layout.row_start[slot]:
-        best, least, chosen = best_row(tables, layout, drawn, step, slot)
-        tables.value[slot, column], tables.cost[slot, column] = best, least
-        if tables.greedy[slot, column] != chosen:
-            tables.greedy[slot, column] = chosen
-            note(log, column * layout.node_stride + slot, chosen)
+    best, least, chosen = best_row(tables, layout, drawn, step, slot)
+    tables.value[slot, column], tables.cost[slot, column] = best, least
+    if tables.greedy[slot, column] != chosen:
+        tables.greedy[slot, column] = chosen
+        note(log, column * layout.node_stride + slot, chosen)
 
 
 @loop
@@ -506,16 +492,14 @@ def settle(tables: Tables, layout: Layout, drawn: bool) -> int:
     """Without an end: back up all slots until values and costs hardly change; return how often."""
     tolerance = DRAWN_TOLERANCE if drawn else TOLERANCE
     enough = tolerance * (tables.most[0] - tables.least[0]) * (1.0 - tables.discount)
-    slots = layout.row_start.shape[0] - 1
     for sweep in range(MOST_SWEEPS):
         settled = True
-        for back in range(slots):
-            slot = slots - 1 - back
-            if layout.row_start[slot + 1] > layout.row_start[slot]:
-                best, least, _ = best_row(tables, layout, drawn, 0, slot)
-                value, cost = tables.value[slot, 0], tables.cost[slot, 0]
-                settled &= abs(best - value) <= enough and abs(least - cost) <= tolerance * least
-                tables.value[slot, 0], tables.cost[slot, 0] = best, least
+        for index in range(tables.order.shape[0] - 1, -1, -1):
+            slot = tables.order[index]
+            best, least, _ = best_row(tables, layout, drawn, 0, slot)
+            value, cost = tables.value[slot, 0], tables.cost[slot, 0]
+            settled &= abs(best - value) <= enough and abs(least - cost) <= tolerance * least
+            tables.value[slot, 0], tables.cost[slot, 0] = best, least
         if settled:
             return sweep + 1
     return MOST_SWEEPS
@@ -524,19 +508,13 @@ def settle(tables: Tables, layout: Layout, drawn: bool) -> int:
 @loop
 def make_plan(tables: Tables, layout: Layout, drawn: bool, log: Log) -> int:
     """Back up every slot of every step, the last step first; return how often each slot was backed up."""
-    slots = layout.row_start.shape[0] - 1
-    sweeps = settle(tables, layout, drawn) if tables.discount < 1.0 else 0
-    for back in range(layout.horizon):
-        step = layout.horizon - 1 - back
-        if tables.shift == 1:
-            for slot in range(slots):
-                back_up(tables, layout, drawn, step, slot, log)
-        else:
-            slot = tables.step_head[step]
-            while slot != NO_SLOT:
-                back_up(tables, layout, drawn, step, slot, log)
-                slot = tables.slot_link[slot]
-    return sweeps + (layout.horizon if tables.shift == 1 else 1)
+    sweeps, columns = settle(tables, layout, drawn) if tables.discount < 1.0 else 0, tables.greedy.shape[1]
+    for back in range(columns):
+        for index in range(tables.order.shape[0]):
+            slot = tables.order[index]
+            step = columns - 1 - back if tables.shift == 1 else tables.slot_step[slot]
+            back_up(tables, layout, drawn, step, slot, log)
+    return sweeps + columns
 
 
 @inlined

@@ -52,7 +52,7 @@ from peakrl.learners.coverage import Outcomes
 from peakrl.learners.empirical_model import LimitedPlanner
 from peakrl.learners.episode import Log, Path, note, register
 from peakrl.learners.tables import table
-from peakrl.sampling import Words, seed_state, uniform
+from peakrl.sampling import Words, uniform
 from peakrl.tabular import TabularModel
 from peakrl.types import Bytes, Floats, Ints, Layout, Longs
 
@@ -66,8 +66,6 @@ DOUBLINGS, HALVINGS = 40, 50
 LEAST_BATCH, BATCH_SHARE = 10, 0.02
 #: Default bound on prices, in spans of the reward.
 USUAL_BOUND = 2.0
-#: Separates the learner's random stream from that of the target's outcomes.
-STREAM = np.uint64(0x7072696D616C6475)
 #: Points of the curve of prices.
 CURVE_POINTS = 1000
 #: Visits of a known distribution: probabilities are exact to about 1e-12.
@@ -350,6 +348,8 @@ class Tables(NamedTuple):
 class PricedPlanner(LimitedPlanner[Tables]):
     """Counted transitions, prices, and the plan."""
 
+    stream = 0x7072696D616C6475
+
     def __init__(self, task: Task, settings: PricedSettings) -> None:
         budget, model, known = settings.budget(task.sizes), task.model, settings.known_model
         distributions = 0 if model is None else len(model.layout.outcome_start) - 1
@@ -378,7 +378,6 @@ class PricedPlanner(LimitedPlanner[Tables]):
         if first < space.ends:
             tables.w[: space.ends] = self.end_values()
         if first == 0:
-            tables.words[:] = seed_state(np.uint64(self.task.seed) ^ STREAM)
             self._take_distributions()
         self.store.set(order=self.planning_order())
         if first > 0 and self.randomised:  # visited in the middle of an episode: draw their rows

@@ -29,11 +29,8 @@ from peakrl.learners.base import LearnerSettings, Task
 from peakrl.learners.counts import NO_CELL, CountingAlgorithm, TransitionCounts, count_path
 from peakrl.learners.episode import Log, Path, note, register
 from peakrl.learners.tables import table
-from peakrl.sampling import Words, draw_normal, seed_state
+from peakrl.sampling import Words, draw_normal
 from peakrl.types import Bytes, Floats, Layout, Longs
-
-#: Separates the learner's random stream from that of the target's outcomes.
-STREAM = np.uint64(0x726C737669)
 
 
 class RLSVI(LearnerSettings):
@@ -74,6 +71,7 @@ class RandomisedPlanner(CountingAlgorithm[Tables]):
     """Counted transitions, and the plan to follow."""
 
     starts_first = True
+    stream = 0x726C737669
 
     def __init__(self, task: Task, settings: RLSVI) -> None:
         super().__init__(task, Tables, noise=settings.noise)
@@ -82,8 +80,6 @@ class RandomisedPlanner(CountingAlgorithm[Tables]):
         """Set what planning reads of new slots."""
         if first < self.space.ends:
             self.tables.w[: self.space.ends] = self.end_values()
-        if first == 0:
-            self.tables.words[:] = seed_state(np.uint64(self.task.seed) ^ STREAM)
         self.store.set(order=self.planning_order())
 
     def chosen(self) -> NDArray[np.int64]:
