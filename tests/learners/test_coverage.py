@@ -18,12 +18,10 @@ from peakrl.learners import UCBVI, ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.learners.coverage import (
     BY_MODEL,
     NOTHING_KNOWN,
-    Courses,
     Outcomes,
     least_mean,
     reach_untried,
     survival_low,
-    way_of,
 )
 from peakrl.training import load_run
 
@@ -131,11 +129,10 @@ def test_a_place_that_was_met_often_and_never_tried_counts_as_met_with_the_worst
     """Two steps; the first led to slot 1, where the action was tried, and to slot 2, where it was not."""
     share, total = 4.0, well + badly
     rows, tried = np.arange(4).reshape(-1, 1), np.array([True, True, False])
-    courses = Courses(2, 0, np.array([0, 1, 2, 3, 3]), rows, tried)
     distributions, start = np.arange(3, dtype=np.int32), np.array([0, 2, 3, 3])
     begun = np.array([total, 0, 0, 0])
     outcomes = Outcomes(distributions, start, np.array([1, 2, 3]), np.array([well, badly, well]), begun)
-    untried, survival = survival_low(courses, outcomes, way_of(courses, outcomes), share)
+    untried, survival = survival_low(np.array([1, 2, 0]), 0, rows, tried, outcomes, share)
     once, first = (math.exp(-room_of([count], share) / (count - 1)) for count in (well, total))
     assert untried == 1
     assert survival == pytest.approx(first * worst_of_all((well, badly), (once, 0.0), share), abs=2e-6)

@@ -13,6 +13,7 @@ from peakrl import Assumptions, compile_model, evaluate, learn, resume, simulate
 from peakrl.learners import RLSVI
 from peakrl.learners.counts import counted_outcomes
 from peakrl.learners.rlsvi import RandomisedPlanner
+from peakrl.learners.space import planning_order
 from peakrl.problems import energy_harvesting
 from peakrl.training.trainer import Trainer
 
@@ -34,7 +35,7 @@ def plan_of(algorithm, generator=None):
     ahead, plan = {}, {}
     for step in reversed(range(space.horizon)):
         cap, values = (hi - lo) * (space.horizon - step), {}
-        for slot in algorithm.planning_order().tolist():
+        for slot in planning_order(algorithm.space).tolist():
             q = {}
             for row in range(starts[slot], starts[slot + 1]) if space.shared or space.slot_step[slot] == step else ():
                 if counts.max_violation[row] == 0:

@@ -465,9 +465,9 @@ class TabularAlgorithm(Algorithm, Generic[T]):
     [column * rows + row], step, column, and after [column, and one for the end if steps share slots]; `sizes` are the
     lengths of further axes. `constants` are the fields that are not tables; these need not be passed: shift (1 if a
     column is a step, 0 if slots belong to steps), ends, lowest and span (of the rewards), and `order`, which is empty
-    until it is set to `planning_order()`. Tables named slot_step [slot] and slot_of_row [row] are set when they grow,
-    `words` is seeded. Tables named `proved` and `dead_first` hold the episode of a proof of infeasibility (0: none) and
-    its first state.
+    until it is set to `planning_order(space)`. Tables named slot_step [slot] and slot_of_row [row] are set when they
+    grow, `words` is seeded. Tables named `proved` and `dead_first` hold the episode of a proof of infeasibility (0:
+    none) and its first state.
     """
 
     #: Separates the learner's random stream from that of the target's outcomes.
@@ -524,12 +524,6 @@ class TabularAlgorithm(Algorithm, Generic[T]):
     def start(self, first: int, first_row: int, log: Log) -> None:
         """Set the initial values of the slots from `first` and the rows from `first_row` on, if they are not `fill`."""
         return
-
-    def planning_order(self) -> Longs:
-        """Slots in the order of planning, last step first; any order if steps share slots."""
-        offering = np.flatnonzero(np.diff(self.layout.row_start) > 0)
-        by_step = np.argsort(-self.space.slot_step[offering], kind="stable")
-        return offering if self.space.shared else offering[by_step]
 
     def end_values(self) -> Floats:
         """[end, column (+ 1 if steps share slots)]: value of an end, whose rewards are 0, counted from the lowest."""

@@ -38,8 +38,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.jit import loop
+from peakrl.jit import kernel, loop
 from peakrl.learners.base import Algorithm
+from peakrl.learners.space import planning_order
 from peakrl.numerics import times
 from peakrl.space import read_only
 from peakrl.tabular import TabularModel
@@ -62,37 +63,6 @@ class Outcomes(NamedTuple):
     following: Longs
     count: Longs
     #: [slot]: episodes that began in it.
-    begun: Longs
-
-
-class Courses(NamedTuple):
-    """A policy, and what was tried."""
-
-    horizon: int
-    #: 1 if a column is a step, 0 if slots belong to steps.
-    shift: int
-    #: [slot + 1]
-    row_start: Longs
-    #: [slot, column]: the rows of the policy.
-    rows: Longs
-    #: [row]: was it ever taken?
-    tried: NDArray[np.bool_]
-
-
-class Way(NamedTuple):
-    """Buffers of `survival_low`: kernels that allocate take longer to compile."""
-
-    #: [slot, column]: was it reached? Initially False.
-    marked: NDArray[np.bool_]
-    #: [i]: step and slot that the policy reaches by counted outcomes.
-    steps: Ints
-    slots: Ints
-    #: [slot, column + 1]: initially 1.
-    survival: Floats
-    #: At least as long as slots, and as outcomes of a distribution.
-    ahead: Floats
-    #: The slots in which episodes began, and counts.
-    began: Longs
     begun: Longs
 
 
@@ -182,8 +152,7 @@ def by_counts(algorithm: Algorithm) -> tuple[int, float]:
     assert outcomes is not None
     seen = int(np.count_nonzero(np.diff(outcomes.start))) + 1  # plus the distribution of the first state
     share = math.log(seen * (seen + 1) / (1.0 - CONFIDENCE))
-    courses = Courses(space.horizon, int(space.shared), np.array(space.layout.row_start), algorithm.chosen(), tried)
-    known, survival = survival_low(courses, outcomes, way_of(courses, outcomes), share)
+    known, survival = survival_low(planning_order(space), space.shift, algorithm.chosen(), tried, outcomes, share)
     return int(known), 1.0 - float(survival)
 
 
@@ -263,71 +232,45 @@ def slope(count: Longs, survival: Floats, limit: float, total: float, shift: flo
     return scale(count, survival, limit, total, shift) * mass - 1.0
 
 
-def way_of(courses: Courses, outcomes: Outcomes) -> Way:
-    """Return the buffers for a policy."""
-    slots, columns = courses.rows.shape
-    began = np.flatnonzero(outcomes.begun > 0)
-    most = max(slots, int(np.diff(outcomes.start).max(initial=1)))
-    steps, reached = (np.empty(slots * columns, np.int32) for _ in range(2))
-    marked, survival = np.zeros((slots, columns), np.bool_), np.ones((slots, columns + 1))
-    return Way(marked, steps, reached, survival, np.empty(most), began, outcomes.begun[began])
-
-
-@loop
-def reached_by(courses: Courses, outcomes: Outcomes, way: Way) -> int:
-    """List the (step, slot) that the policy reaches by counted outcomes, first step first; return their number.
-
-    Paths end at untried rows.
-    """
-    rows, shift = courses.rows, courses.shift
-    marked, steps, slots = way.marked, way.steps, way.slots
-    size = np.int64(0)
-    for slot in range(rows.shape[0]):
-        if outcomes.begun[slot] > 0:
-            steps[size], slots[size] = 0, slot
-            marked[slot, 0] = True
-            size += 1
-    place = 0
-    while place < size:
-        step, slot = steps[place], slots[place]
-        row = rows[slot, step * shift]
-        place += 1
-        if not courses.tried[row] or step + 1 == courses.horizon:
-            continue
-        distribution = outcomes.distribution_of_row[row]
-        for i in range(outcomes.start[distribution], outcomes.start[distribution + 1]):
-            following = outcomes.following[i]
-            offers = courses.row_start[following + 1] > courses.row_start[following]
-            if offers and not marked[following, (step + 1) * shift]:
-                marked[following, (step + 1) * shift] = True
-                steps[size], slots[size] = step + 1, following
-                size += 1
-    return size
-
-
-@loop
-def survival_low(courses: Courses, outcomes: Outcomes, way: Way, log_share: float) -> tuple[int, float]:
+@kernel
+def survival_low(
+    #: The slots with actions, last step first.
+    order: Longs,
+    #: 1 if a column is a step, 0 if slots belong to steps.
+    shift: int,
+    #: [slot, column]: the rows of the policy; [row]: was it ever taken?
+    rows: Longs,
+    tried: NDArray[np.bool_],
+    outcomes: Outcomes,
+    log_share: float,
+) -> tuple[int, float]:
     """Return the number of known (step, slot) in which the policy's row is untried, and S of the first state."""
-    rows, shift = courses.rows, courses.shift
-    survival, ahead = way.survival, way.ahead
-    size = reached_by(courses, outcomes, way)
+    slots, columns = rows.shape
+    #: Is it reached by counted outcomes? Paths end at untried rows.
+    reached, survival = np.zeros((slots, columns), np.bool_), np.ones((slots, columns + 1))
+    began, start = np.flatnonzero(outcomes.begun), outcomes.start
+    for slot in began:
+        reached[slot, 0] = True
+    for column in range(columns):
+        for slot in order[::-1]:
+            row = rows[slot, column]
+            if reached[slot, column] and tried[row] and column + shift < columns:
+                distribution = outcomes.distribution_of_row[row]
+                for following in outcomes.following[start[distribution] : start[distribution + 1]]:
+                    reached[following, column + shift] = True
     untried = 0
-    for back in range(size):
-        step, slot = way.steps[size - 1 - back], way.slots[size - 1 - back]
-        row = rows[slot, step * shift]
-        if not courses.tried[row]:
-            untried += 1
-            survival[slot, step * shift] = 0.0
-            continue
-        distribution = outcomes.distribution_of_row[row]
-        first, last = outcomes.start[distribution], outcomes.start[distribution + 1]
-        for i in range(first, last):
-            inside = step + 1 < courses.horizon
-            ahead[i - first] = survival[outcomes.following[i], (step + 1) * shift] if inside else 1.0
-        survival[slot, step * shift] = least_mean(outcomes.count[first:last], ahead[: last - first], log_share)
-    for i in range(way.began.shape[0]):
-        ahead[i] = survival[way.began[i], 0]
-    return untried, least_mean(way.begun, ahead[: way.began.shape[0]], log_share)
+    for column in range(columns - 1, -1, -1):
+        for slot in order:
+            row = rows[slot, column]
+            if reached[slot, column] and not tried[row]:
+                untried += 1
+                survival[slot, column] = 0.0
+            elif reached[slot, column]:
+                distribution = outcomes.distribution_of_row[row]
+                own = slice(start[distribution], start[distribution + 1])
+                ahead = survival[:, column + shift][outcomes.following[own]]
+                survival[slot, column] = least_mean(outcomes.count[own], ahead, log_share)
+    return untried, least_mean(outcomes.begun[began], survival[:, 0][began], log_share)
 
 
 @loop

@@ -103,6 +103,7 @@ from peakrl.learners.counts import NO_CELL, check_lists, check_starts
 from peakrl.learners.coverage import Outcomes, collect
 from peakrl.learners.episode import Log, Path, note, register
 from peakrl.learners.infeasibility import DECLARED, NO_WITNESS, VIOLATES, Memory
+from peakrl.learners.space import planning_order
 from peakrl.learners.tables import table
 from peakrl.planning.backward import LEAST_COST, TIE
 from peakrl.sampling import Words, draw_gamma, uniform
@@ -258,7 +259,7 @@ class PosteriorLearner(TabularAlgorithm[Tables]):
         if space.shift:
             tables.value[offers, -1] = 0.0
         if self.task.model is not None:
-            self.store.set(order=self.planning_order())
+            self.store.set(order=planning_order(self.space))
         if self.depends_on is not None and self.task.model is None:
             known = known_violations(space, self.depends_on, tables.max_violation, first_row)
             tables.max_violation[first_row:] = known
@@ -318,7 +319,7 @@ class PosteriorLearner(TabularAlgorithm[Tables]):
         if self.depends_on is not None and played.violation[: played.length].any():
             self.store.set(groups=make_groups(self.space, self.depends_on, None))
         if episode >= self.tables.next_plan[0]:
-            self.store.set(order=self.planning_order())
+            self.store.set(order=planning_order(self.space))
         super().learn(played, episode, log)
 
     # Results -------------------------------------------------------------------------------------------------
@@ -335,7 +336,7 @@ class PosteriorLearner(TabularAlgorithm[Tables]):
         first = np.repeat(self.layout.row_start[:-1, None], self.columns, axis=1)
         own = tables._replace(
             value=np.zeros_like(tables.value), cost=np.zeros_like(tables.cost), greedy=first,
-            order=self.planning_order(),
+            order=planning_order(self.space),
         )  # fmt: skip
         make_plan(own, self.layout, False, Log.of_size(0))
         return own

@@ -51,6 +51,7 @@ from peakrl.learners.counts import NO_CELL, TransitionCounts, count_path
 from peakrl.learners.coverage import Outcomes
 from peakrl.learners.empirical_model import LimitedPlanner
 from peakrl.learners.episode import Log, Path, note, register
+from peakrl.learners.space import planning_order
 from peakrl.learners.tables import table
 from peakrl.sampling import Words, uniform
 from peakrl.tabular import TabularModel
@@ -379,7 +380,7 @@ class PricedPlanner(LimitedPlanner[Tables]):
             tables.w[: space.ends] = self.end_values()
         if first == 0:
             self._take_distributions()
-        self.store.set(order=self.planning_order())
+        self.store.set(order=planning_order(self.space))
         if first > 0 and self.randomised:  # visited in the middle of an episode: draw their rows
             follow(self.tables, self.layout, first, log)
 

@@ -28,6 +28,7 @@ from peakrl.jit import loop
 from peakrl.learners.base import LearnerSettings, Task
 from peakrl.learners.counts import NO_CELL, CountingAlgorithm, TransitionCounts, count_path
 from peakrl.learners.episode import Log, Path, note, register
+from peakrl.learners.space import planning_order
 from peakrl.learners.tables import table
 from peakrl.sampling import Words, draw_normal
 from peakrl.types import Bytes, Floats, Layout, Longs
@@ -80,7 +81,7 @@ class RandomisedPlanner(CountingAlgorithm[Tables]):
         """Set what planning reads of new slots."""
         if first < self.space.ends:
             self.tables.w[: self.space.ends] = self.end_values()
-        self.store.set(order=self.planning_order())
+        self.store.set(order=planning_order(self.space))
 
     def chosen(self) -> NDArray[np.int64]:
         """[slot, column]: the plan on the means."""

@@ -383,6 +383,13 @@ class GrowingSpace(Columns):
 Space = ModelSpace | GrowingSpace
 
 
+def planning_order(space: Space) -> Longs:
+    """Slots with actions in the order of planning, last step first; any order if steps share slots."""
+    offering = np.flatnonzero(np.diff(space.layout.row_start) > 0)
+    by_step = np.argsort(-space.slot_step[offering], kind="stable")
+    return offering if space.shared else offering[by_step]
+
+
 def checked_rows(space: Space, table: NDArray[Any], columns: int, name: str) -> NDArray[np.int64]:
     """Return a copy of rows [slot, column] from a file, for the first slots or all; raise if one is out of range."""
     if table.ndim != 2 or table.shape[1] != columns:

@@ -40,6 +40,7 @@ from peakrl.learners.base import LearnerSettings, Task
 from peakrl.learners.counts import NO_CELL, CountingAlgorithm, TransitionCounts, count_path
 from peakrl.learners.episode import Log, Path, note, register
 from peakrl.learners.infeasibility import Memory
+from peakrl.learners.space import planning_order
 from peakrl.learners.tables import table
 from peakrl.sampling import Words
 from peakrl.types import Bytes, Floats, Ints, Layout, Longs
@@ -124,12 +125,12 @@ class OptimisticPlanner(CountingAlgorithm[Tables]):
         if first < space.ends:
             w[: space.ends] = self.end_values()
         if self.task.model is not None:
-            self.store.set(order=self.planning_order())
+            self.store.set(order=planning_order(self.space))
 
     def begin(self, episode: int, generator: Words, log: Log) -> None:
         """Plan if it is due."""
         if episode >= self.tables.next_plan[0]:
-            self.store.set(order=self.planning_order())
+            self.store.set(order=planning_order(self.space))
             super().begin(episode, generator, log)
 
     # Results -------------------------------------------------------------------------------------------------
