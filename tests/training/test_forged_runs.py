@@ -17,7 +17,6 @@ from helpers.random_problems import random_problem
 from peakrl import compile_model, learn, learners, resume
 from peakrl.errors import StorageError
 from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
-from peakrl.learners.base import Algorithm
 from peakrl.records import kind_of, read_record, write_record
 from peakrl.training import load_run
 from peakrl.training import run_file as checkpoint
@@ -122,24 +121,6 @@ def test_a_run_that_is_loaded_and_saved_again_is_the_same_file(settings, tmp_pat
         learn(env, settings, episodes=done, history=4).save(tmp_path / "one")
         load_run(tmp_path / "one", ModelEnvironment(model, seed)).save(tmp_path / "two")
         assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes(), seed
-
-
-@pytest.mark.parametrize(
-    "settings", [*SETTINGS, PosteriorSampling()], ids=["practical", "paper", "published", "posterior"]
-)
-def test_the_policies_of_a_run_from_a_file_are_made_when_they_are_asked_for(settings, tmp_path, monkeypatch):
-    learned = learn(compile_model(random_problem(3)), settings, episodes=40)
-    learned.save(tmp_path / "one")
-    asked, decided = [], Algorithm.decided
-    monkeypatch.setattr(Algorithm, "decided", lambda self: asked.append(1) or decided(self))
-    run = load_run(tmp_path / "one")
-    run.save(tmp_path / "two")
-    assert not asked
-    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-    assert run.policy is run.policy
-    assert len(asked) == 1
-    assert run.policy.rows.tobytes() == learned.policy.rows.tobytes()
-    assert run.behavior_policy.rows.tobytes() == learned.behavior_policy.rows.tobytes()
 
 
 # Disks that are full ------------------------------------------------------------------------------------------------

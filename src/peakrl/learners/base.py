@@ -267,8 +267,6 @@ class Algorithm(ABC):
     starts_first: bool = False
     #: Are its policies randomised?
     randomised: ClassVar[bool] = False
-    #: Does `check` validate every row of `greedy` and `chosen`? Then policies of loaded runs are built on demand.
-    checks_rows: ClassVar[bool] = False
 
     def __init__(self, task: Task) -> None:
         self.task, self.space = task, task.space

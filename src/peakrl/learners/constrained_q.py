@@ -184,7 +184,6 @@ class Tables(NamedTuple):
 class OptimisticQ(TabularAlgorithm[Tables]):
     """Algorithm 1."""
 
-    checks_rows = True
     starts_first = True
 
     def __init__(self, task: Task, settings: ConstrainedQ) -> None:

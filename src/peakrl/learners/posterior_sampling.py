@@ -221,7 +221,6 @@ class Tables(NamedTuple):
 class PosteriorLearner(TabularAlgorithm[Tables]):
     """Counted outcomes, and the plan with the latest draw."""
 
-    checks_rows = True
     stream = 0x706F73746572696F
 
     def __init__(self, task: Task, settings: PosteriorSampling) -> None:

@@ -138,8 +138,6 @@ class Tables(NamedTuple):
 class SafeQLearner(TabularAlgorithm[Tables]):
     """SafeQ: learns backwards from an episode when it is over."""
 
-    checks_rows = True
-
     def __init__(self, task: Task, settings: SafeQ) -> None:
         space, sizes, assumptions = task.space, task.sizes, task.assumptions
         self.penalty = settings.penalty_of(sizes)

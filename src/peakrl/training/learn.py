@@ -247,7 +247,7 @@ def load_run(path: str | Path, target: Any = None, *, assumptions: Assumptions |
     file cannot hold. A run on an environment is read without it; an environment that is given must be the same.
     `assumptions` are needed if they hold functions.
     """
-    return read_run(path, target, None, assumptions).result(over=True)
+    return read_run(path, target, None, assumptions).result()
 
 
 def resume(

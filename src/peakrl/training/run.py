@@ -25,7 +25,6 @@ from peakrl.types import Floats, Longs
 if TYPE_CHECKING:
     from peakrl.training.trainer import Trainer
 
-Table = Policy | StochasticPolicy
 FEASIBLE = {True: "feasible", False: "proved infeasible", None: "feasibility not proved"}
 
 
@@ -67,22 +66,13 @@ class LearningRun:
     stop_reason: str | None
     #: Bounds of a certified learner, review by review; None for other learners.
     proof_history: ProofHistory | None
-    #: The policies, or functions that compute them on first use.
-    _policy: Table | Callable[[], Table]
-    _followed: Table | Callable[[], Table]
+    #: The learner's best decisions after the last episode, without exploration.
+    policy: Policy | StochasticPolicy
+    #: pi^K, the policy of the last episode.
+    behavior_policy: Policy | StochasticPolicy
     _averaged: AveragedPolicy | None
     _learned: Algorithm | Results
     _trainer: Trainer | None = None
-
-    @cached_property
-    def policy(self) -> Table:
-        """The learner's best decisions after the last episode, without exploration."""
-        return self._policy() if callable(self._policy) else self._policy
-
-    @cached_property
-    def behavior_policy(self) -> Table:
-        """pi^K, the policy of the last episode."""
-        return self._followed() if callable(self._followed) else self._followed
 
     @property
     def averaged_policy(self) -> AveragedPolicy:

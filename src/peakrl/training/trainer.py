@@ -14,8 +14,7 @@ sees what an uninterrupted run would have seen. An episode that ends before the 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Hashable, Iterator
-from functools import partial
+from collections.abc import Generator, Hashable, Iterator
 from typing import Any, NoReturn
 
 import numpy as np
@@ -31,13 +30,13 @@ from peakrl.learners.space import GrowingSpace, ModelSpace, steps_with
 from peakrl.numerics import added
 from peakrl.policy.fallback import Fallback
 from peakrl.policy.mixture import AveragedPolicy
-from peakrl.policy.tables import Policy, simplest_policy
+from peakrl.policy.tables import Policy, StochasticPolicy, simplest_policy
 from peakrl.progress import Interrupts, Progress
 from peakrl.sampling import seed_state
 from peakrl.space import MOST_INDICES, StateSpace
 from peakrl.tabular import TabularModel
 from peakrl.training.history import History, Recorder
-from peakrl.training.run import LearningRun, RunView, Table, Watch
+from peakrl.training.run import LearningRun, RunView, Watch
 from peakrl.types import Floats, Ints, Longs
 
 #: Target duration of a piece of work between two looks at the clock, in seconds.
@@ -545,12 +544,8 @@ class Trainer:
             return fields | policy_value(self.target, self.rows)
         return fields
 
-    def result(self, *, watched: bool = False, over: bool = False) -> LearningRun:
-        """Return the run so far.
-
-        `watched`: return a copy that does not change while learning continues. `over`: the run does not continue, so
-        its policies may be computed on first use.
-        """
+    def result(self, *, watched: bool = False) -> LearningRun:
+        """Return the run so far; if it is `watched`, a copy that does not change while learning continues."""
         algorithm, states = self.learned(), self.model
         if not watched:
             if self.lanes is None:
@@ -568,9 +563,9 @@ class Trainer:
             forbids = None if self.limits is None else self.limits.forbids
             fallback = Fallback(states, ranks, limited=forbids is not None, forbids=forbids)
 
-        def table(rows: Callable[[], Ints], fallback: Fallback | None = None) -> Table | Callable[[], Table]:
-            make = partial(table_of, algorithm, states, rows, learned, fallback)
-            return make if over and algorithm.checks_rows else make()
+        def policy(rows: Ints, fallback: Fallback | None = None) -> Policy | StochasticPolicy:
+            chances = algorithm.chances()
+            return Policy(states, rows, learned, fallback) if chances is None else simplest_policy(states, chances)
 
         violations, last = (int(count) for count in self.counters)
         return LearningRun(
@@ -587,24 +582,12 @@ class Trainer:
             infeasibility_proof=algorithm.proof(),
             stop_reason=algorithm.stop_reason,
             proof_history=algorithm.proof_history(),
-            _policy=table(algorithm.decided, fallback),
-            _followed=table(partial(getattr, self, "rows")),  # a lambda could not be pickled by users
+            policy=policy(algorithm.decided(), fallback),
+            behavior_policy=policy(self.rows),
             _averaged=averaged,
             _learned=learned,
             _trainer=None if watched else self,
         )
-
-
-def table_of(
-    algorithm: Algorithm,
-    states: StateSpace,
-    rows: Callable[[], Ints],
-    learned: Algorithm | Results,
-    fallback: Fallback | None = None,
-) -> Table:
-    """Return a policy of an algorithm: its action probabilities if it is randomised, else these rows [node]."""
-    chances = algorithm.chances()
-    return Policy(states, rows(), learned, fallback) if chances is None else simplest_policy(states, chances)
 
 
 def drive(
