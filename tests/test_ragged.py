@@ -6,7 +6,7 @@ import numpy as np
 
 import naive
 from helpers.seeds import seeds
-from peakrl.ragged import distribution_fault, number_lists, pick_lists, repeated_member
+from peakrl.ragged import distribution_fault, number_lists, repeated_member
 from peakrl.space import read_only
 
 
@@ -28,13 +28,6 @@ def test_equal_lists_are_numbered_as_by_a_dictionary(seed):
     words = words.reshape(-1, 2)
     number, first = number_lists(np.array(start), words[:, 0].copy(), words[:, 1].copy())
     assert (number.tolist(), first.tolist()) == naive.number_lists(lists)
-
-
-def test_lists_are_picked_like_slices():
-    start = np.array([0, 2, 2, 5], np.int64)
-    following, probability = np.arange(5, dtype=np.int32), np.array([0.5, 0.5, 0.0, 0.25, 0.75])
-    ends, picked, chances = pick_lists(start, following, probability, np.array([2, 0], np.int32))
-    assert (ends.tolist(), picked.tolist(), chances.tolist()) == ([3, 5], [2, 3, 4, 0, 1], [0.0, 0.25, 0.75, 0.5, 0.5])
 
 
 def test_what_is_no_distribution_is_found():

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.jit import kernel
+from peakrl.space import expand
 from peakrl.types import Distributions, Floats, Ints, Longs
 
 Integers = NDArray[np.integer[Any]]
@@ -71,23 +72,6 @@ def same_words(left: Integers, right: Integers, one: int, other: int, length: in
     return j == length
 
 
-@kernel
-def pick_lists(start: Longs, following: Ints, probability: Floats, chosen: Ints) -> tuple[Longs, Ints, Floats]:
-    """Return the chosen lists: where each ends, and their members."""
-    ends = np.empty(chosen.shape[0], np.int64)
-    total = 0
-    for i in range(chosen.shape[0]):
-        total += start[chosen[i] + 1] - start[chosen[i]]
-        ends[i] = total
-    picked_following, picked_probability = np.empty(total, np.int32), np.empty(total)
-    place = 0
-    for i in range(chosen.shape[0]):
-        for o in range(start[chosen[i]], start[chosen[i] + 1]):
-            picked_following[place], picked_probability[place] = following[o], probability[o]
-            place += 1
-    return ends, picked_following, picked_probability
-
-
 def shared_lists(start: Longs, following: Ints, probability: Floats, ends: Sequence[int]) -> Distributions:
     """Store equal next-slot lists once within each range of rows, which end at `ends`."""
     index, stops, members, chances, counts = [], [np.zeros(1, np.int64)], [], [], [0]
@@ -97,7 +81,9 @@ def shared_lists(start: Longs, following: Ints, probability: Floats, ends: Seque
         number, first = number_lists(own, following[here], probability[here].view(np.uint64))
         lists = own[1:], following[here], probability[here]
         if len(first) < len(number):
-            lists = pick_lists(own, following[here], probability[here], first)
+            sizes = np.diff(own)[first]
+            chosen = expand(own[first], sizes)
+            lists = np.cumsum(sizes), following[here][chosen], probability[here][chosen]
         index.append(number if counts[-1] == 0 else number + np.int32(counts[-1]))
         stops.append(lists[0] + stops[-1][-1])
         members.append(lists[1])

@@ -263,8 +263,9 @@ class Algorithm(ABC):
     observes: ClassVar[bool] = False
     #: In vector environments: must all episodes begin together and be learned from in that order, after all are over?
     together: ClassVar[bool] = False
-    #: Does it take the first row of a new state? Then new states are added at the end of the episode, all at once.
-    starts_first: bool = False
+    #: Index of the action that it takes in a new state (the last action if there are fewer): new states are then added
+    #: at the end of the episode, all at once. None: a state must be added first.
+    place_when_new: int | None = None
     #: Are its policies randomised?
     randomised: ClassVar[bool] = False
 
@@ -316,13 +317,6 @@ class Algorithm(ABC):
         [episode, 4], with the exact value and violation of the policy that the episode was drawn from.
         """
         raise NotImplementedError  # subclasses with `observes` have no kernel
-
-    def place_when_new(self) -> int | None:
-        """Return the index of the action taken in a new state (the last action if there are fewer).
-
-        None if the state must be added first.
-        """
-        return 0 if self.starts_first else None
 
     def choices(self) -> Choices:
         """Return the table of rows to take; called again after `grow`."""

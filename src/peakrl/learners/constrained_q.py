@@ -42,10 +42,9 @@ from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Rules
 from peakrl.jit import inlined, loop
 from peakrl.learners.assumptions import Assumptions, Forbidden
-from peakrl.learners.base import Choices, Episode, LearnerSettings, Sizes, TabularAlgorithm, Task
+from peakrl.learners.base import Choices, LearnerSettings, Sizes, TabularAlgorithm, Task
 from peakrl.learners.episode import Log, Path, Simulator, note, note_episode, register
 from peakrl.learners.tables import check_rows, table
-from peakrl.policy.export import UNKNOWN, VIOLATED
 from peakrl.sampling import U64, Words, draw_first, draw_outcome
 from peakrl.tabular import modified_reward
 from peakrl.types import Floats, Ints, Layout, Longs
@@ -164,8 +163,6 @@ class Tables(NamedTuple):
     mu: Annotated[Floats, table("entry", when="bernstein")]
     sigma: Annotated[Floats, table("entry", when="bernstein")]
     beta: Annotated[Floats, table("entry", when="bernstein")]
-    #: [row]: the largest violation observed; not recorded on models.
-    max_violation: Annotated[Floats, table("row", low=0, when="environment")]
     #: [0 .. at most H]: the nodes of an episode whose greedy entry fell to their runner.
     fell_step: Annotated[Words, table("step", stored=False)]
     fell_slot: Annotated[Words, table("step", stored=False)]
@@ -184,7 +181,7 @@ class Tables(NamedTuple):
 class OptimisticQ(TabularAlgorithm[Tables]):
     """Algorithm 1."""
 
-    starts_first = True
+    place_when_new = 0
 
     def __init__(self, task: Task, settings: ConstrainedQ) -> None:
         sizes, horizon = task.sizes, task.sizes.horizon
@@ -195,7 +192,7 @@ class OptimisticQ(TabularAlgorithm[Tables]):
         t = np.arange(min(task.episodes, TABULATED_RATES) + 1, dtype=np.float64)
         super().__init__(
             task, Tables,
-            {"node": 0, "bernstein": settings.bonus == "bernstein", "environment": task.model is None},
+            {"node": 0, "bernstein": settings.bonus == "bernstein"},
             choice=np.empty(0, np.uint64), alpha=(horizon + 1.0) / (horizon + t), cap=cap,
             bonus=settings.bonus != "none", c1=settings.c1, root=horizon * log_term,
             floor=bound**2 * horizon, linear=bound * math.sqrt(horizon**7 * sizes.states * sizes.actions) * log_term,
@@ -266,13 +263,6 @@ class OptimisticQ(TabularAlgorithm[Tables]):
         """The greedy rows."""
         return Choices(self.tables.choice, int(GREEDY), self.layout.node_stride * int(NODE_COLUMNS), int(NODE_COLUMNS))
 
-    def learn(self, played: Episode, episode: int, log: Log) -> None:
-        """Learn from every transition of an episode, the first one first."""
-        violation = played.violation[: played.length]
-        if violation.any():
-            np.maximum.at(self.tables.max_violation, played.row[: played.length], violation)
-        super().learn(played, episode, log)
-
     def run(self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs) -> int:
         """Run episodes of the model."""
         payoff = self.simulator.payoff.reshape(-1)
@@ -292,13 +282,6 @@ class OptimisticQ(TabularAlgorithm[Tables]):
     def values(self) -> Floats:
         """[entry]: the Q-table of the modified problem."""
         return self.space.entries_of(self._by_row(self.tables.q).T)
-
-    def known(self) -> NDArray[np.int8] | None:
-        """[entry]: what was observed to violate; None for models."""
-        if self.task.model is not None:
-            return None
-        violated = np.where(self.tables.max_violation > 0, VIOLATED, UNKNOWN).astype(np.int8)
-        return self.space.entries_of(violated[:, None])
 
     def check(self, done: int) -> None:
         """Raise if a loaded value is out of range, or a greedy row is not one of its state."""

@@ -226,7 +226,7 @@ class PosteriorLearner(TabularAlgorithm[Tables]):
     def __init__(self, task: Task, settings: PosteriorSampling) -> None:
         check_max_reward(task.model, task.assumptions.max_reward)
         self.depends_on, self.grouping = task.assumptions.constraint_depends_on, task.assumptions.shared_transitions
-        self.starts_first = self.depends_on is None
+        self.place_when_new = 0 if self.depends_on is None else None
         lo, hi = task.sizes.reward_range
         hi = hi if task.assumptions.max_reward is None else min(hi, task.assumptions.max_reward)
         left, discount = task.space.left, task.space.discount

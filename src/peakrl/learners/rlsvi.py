@@ -71,7 +71,7 @@ class Tables(NamedTuple):
 class RandomisedPlanner(CountingAlgorithm[Tables]):
     """Counted transitions, and the plan to follow."""
 
-    starts_first = True
+    place_when_new = 0
     stream = 0x726C737669
 
     def __init__(self, task: Task, settings: RLSVI) -> None:

@@ -142,7 +142,7 @@ class SafeQLearner(TabularAlgorithm[Tables]):
         space, sizes, assumptions = task.space, task.sizes, task.assumptions
         self.penalty = settings.penalty_of(sizes)
         self.depends_on, self._groups = assumptions.constraint_depends_on, NO_GROUPS
-        self.starts_first = self.depends_on is None
+        self.place_when_new = 0 if self.depends_on is None else None
         (lo, hi), most = sizes.reward_range, assumptions.max_reward
         above = sizes.span if most is None else most - lo
         if not 0 < above <= sizes.span:

@@ -104,7 +104,7 @@ class Tables(NamedTuple):
 class TripleQLearner(TabularAlgorithm[Tables]):
     """Q-tables of reward and of each cost, and queues."""
 
-    starts_first = True
+    place_when_new = 0
 
     def __init__(self, task: Task, settings: TripleQ) -> None:
         sizes, episodes = task.sizes, task.episodes

@@ -108,7 +108,7 @@ class Tables(NamedTuple):
 class OptimisticPlanner(CountingAlgorithm[Tables]):
     """Counted transitions, and the plan to follow."""
 
-    starts_first = True
+    place_when_new = 0
 
     def __init__(self, task: Task, settings: UCBVI, *, avoid_dead_ends: bool = False) -> None:
         discount, cap = task.space.discount or 1.0, task.sizes.span * task.space.left

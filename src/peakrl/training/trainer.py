@@ -277,7 +277,7 @@ class Trainer:
         """Play an episode to its end; new states are added then, if the algorithm says what it does there."""
         (lane,), algorithm = self._running, self.algorithm
         assert lane is not None  # `_start` has started an episode
-        waits = algorithm is not None and self.limits is None and algorithm.place_when_new() is not None
+        waits = algorithm is not None and self.limits is None and algorithm.place_when_new is not None
         self._position, self._known, walk = 0, self.space.slots if waits else None, lane.walk
         try:
             while True:
@@ -387,7 +387,7 @@ class Trainer:
                 row = algorithm.row(lane.step, slot)
             elif self._known is not None and slot >= self._known:
                 assert isinstance(space, GrowingSpace)  # an environment
-                row = space.starts[slot] + min(algorithm.place_when_new() or 0, len(space.offers[slot]) - 1)
+                row = space.starts[slot] + min(algorithm.place_when_new or 0, len(space.offers[slot]) - 1)
             else:
                 if growths != self._growths:  # the tables were replaced
                     table, begin, by_step, by_slot = algorithm.choices()
