@@ -29,7 +29,7 @@ contradicts them. The number of states is checked where it is used.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -42,7 +42,7 @@ from peakrl.compile import as_model
 from peakrl.errors import PolicyError, SettingsError, TargetError
 from peakrl.gym.adapter import Step
 from peakrl.learners.base import describe, listed
-from peakrl.learners.space import GrowingSpace, Space
+from peakrl.learners.space import GrowingSpace, ModelSpace, Space
 from peakrl.safety.safe_policy import SafePolicy
 from peakrl.safety.safe_set import SafeSet
 from peakrl.specs.functions import described
@@ -163,20 +163,27 @@ NO_INTS: Ints = np.empty(0, np.int32)
 # Shared distributions and constraints ---------------------------------------------------------------------------------
 
 
-def distributions_of_rows(model: TabularModel | None, assumptions: Assumptions) -> Ints:
-    """[row]: number of its declared distribution of the next state; empty if not declared."""
-    key_of = assumptions.shared_transitions
-    if model is None or not key_of:
-        return np.empty(0, np.int32)
+def pairs(space: Space, first: int) -> Iterator[tuple[int, Any, Any]]:
+    """Yield step (0 if all steps share it), state and action of the rows from `first` on."""
+    slots, steps = space.slot_of_row, space.slot_step
+    for row in range(first, space.rows):
+        slot = int(slots[row])
+        yield 0 if space.shared else int(steps[slot]), space.state_of_slot(slot), space.action_of_row(row)
+
+
+def numbered(space: Space, first: int, key_of: Function, numbers: dict[Any, int]) -> Longs:
+    """[row - first]: the number of its step and key; a new one gets the next of `numbers`."""
+    keys = ((pair[0], key_of(*pair)) for pair in pairs(space, first))
+    return np.array([numbers.setdefault(key, len(numbers)) for key in keys], np.int64)
+
+
+def distributions_of_rows(space: ModelSpace, assumptions: Assumptions) -> Longs:
+    """[row]: number of its declared distribution of the next state."""
+    key_of, model = assumptions.shared_transitions, space.model
     own = model.row_distribution
-    if key_of is True:
-        return own.astype(np.int32)
-    numbers: dict[Any, int] = {}
-    distributions = np.empty(model.num_rows, np.int32)
-    for row, slot in enumerate(model.slot_of_row.tolist()):
-        step = 0 if model.stationary else int(model.step_of_slot[slot])
-        key = step, key_of(step, model.state_of_slot(slot), model.action_of_row(row))
-        distributions[row] = numbers.setdefault(key, len(numbers))
+    if not callable(key_of):
+        return own.astype(np.int64)
+    distributions = numbered(space, 0, key_of, {})
     _, first = np.unique(distributions, return_index=True)
     wrong = np.flatnonzero(own != own[first[distributions]])
     if wrong.size:
@@ -400,10 +407,9 @@ class Limits:
         """[row - first, column]: the least declared constraint value."""
         space = self.space
         values = np.zeros((space.rows - first, space.columns))
-        for row in range(first, space.rows):
-            slot = int(space.slot_of_row[row])
-            state, action = space.state_of_slot(slot), space.action_of_row(row)
-            values[row - first] = [self.declared_value(step, state, action) for step in self._steps(slot)]
+        for line, (own, state, action) in zip(values, pairs(space, first), strict=True):
+            steps = range(space.horizon) if space.shift else (own,)
+            line[:] = [self.declared_value(step, state, action) for step in steps]
         return values
 
     def declared_value(self, step: int, state: Hashable, action: Hashable) -> float:

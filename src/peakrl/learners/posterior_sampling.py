@@ -97,13 +97,14 @@ from peakrl.learners.assumptions import (
     distributions_of_rows,
     known_violations,
     make_groups,
+    numbered,
 )
 from peakrl.learners.base import Episode, LearnerSettings, TabularAlgorithm, Task
 from peakrl.learners.counts import NO_CELL, check_lists, check_starts
 from peakrl.learners.coverage import Outcomes, collect
 from peakrl.learners.episode import Log, Path, note, register
 from peakrl.learners.infeasibility import DECLARED, NO_WITNESS, VIOLATES, Memory
-from peakrl.learners.space import planning_order
+from peakrl.learners.space import ModelSpace, planning_order
 from peakrl.learners.tables import table
 from peakrl.planning.backward import LEAST_COST, TIE
 from peakrl.sampling import Words, draw_gamma, uniform
@@ -245,7 +246,8 @@ class PosteriorLearner(TabularAlgorithm[Tables]):
         """Enlarge the tables."""
         first_row = self.store.sizes["row"]
         distributions = self._number_distributions(first_row)
-        self.store.sizes["distribution"] = len(self._distribution_numbers) if self.grouping else self.space.rows
+        sizes = self.store.sizes
+        sizes["distribution"] = max(sizes["distribution"], int(distributions.max(initial=-1)) + 1)
         super().grow(first, log)
         self.tables.distribution_of_row[first_row:] = distributions
 
@@ -287,21 +289,13 @@ class PosteriorLearner(TabularAlgorithm[Tables]):
 
     def _number_distributions(self, first: int) -> NDArray[Any]:
         """[row - first]: the distributions of the rows from `first` on: each its own, or that of its group."""
-        space, model, numbers = self.space, self.task.model, self._distribution_numbers
+        space = self.space
         if not self.grouping:
             return np.arange(first, space.rows)
-        if model is not None:
-            found = distributions_of_rows(model, self.task.assumptions)
-            numbers.update((number, number) for number in range(int(found.max()) + 1))
-            return found
+        if isinstance(space, ModelSpace):
+            return distributions_of_rows(space, self.task.assumptions)
         assert callable(self.grouping)
-        rows = np.arange(first, space.rows)
-        for row in rows.tolist():
-            slot = int(space.slot_of_row[row])
-            step = 0 if space.shared else int(space.slot_step[slot])
-            key = (step, self.grouping(step, space.state_of_slot(slot), space.action_of_row(row)))
-            rows[row - first] = numbers.setdefault(key, len(numbers))
-        return rows
+        return numbered(space, first, self.grouping, self._distribution_numbers)
 
     @property
     def log_room(self) -> int:

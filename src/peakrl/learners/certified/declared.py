@@ -19,9 +19,8 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -35,10 +34,12 @@ from peakrl.learners.assumptions import (
     check_max_reward,
     distributions_of_rows,
     make_groups,
+    numbered,
     pair_label,
+    pairs,
 )
 from peakrl.learners.certified.bounds import log_weight
-from peakrl.learners.space import GrowingSpace, ModelSpace, Space
+from peakrl.learners.space import GrowingSpace, ModelSpace
 from peakrl.types import Floats, Ints, Longs
 
 #: In place of the next slot if declared dynamics lead to a state that was not visited.
@@ -108,14 +109,6 @@ class Declared(ABC):
             return np.full(len(distributions), math.log(self.bets * each + 1))
         order = np.asarray(distributions if self.shared or several else slots)
         return log_weight(order + 1) + np.where(order > 0, math.log(self.steps), 0.0)
-
-
-def pairs(space: Space, first: int) -> Iterator[tuple[int, Any, Any]]:
-    """Yield step (0 if all steps share it), state and action of the rows from `first` on."""
-    slots, steps = space.slot_of_row, space.slot_step
-    for row in range(first, space.rows):
-        slot = int(slots[row])
-        yield 0 if space.shared else int(steps[slot]), space.state_of_slot(slot), space.action_of_row(row)
 
 
 def highest_reward(reward_range: tuple[float, float], assumptions: Assumptions) -> float:
@@ -215,12 +208,11 @@ class OnEnvironment(Declared):
         self._check_number()
         space, given = self.space, self.assumptions
         groups = np.arange(first, space.rows)
-        distributions, rewards, numbers = groups + 1, None, self._distributions
+        distributions, rewards = groups + 1, None
         if self._dynamics is not None:
             distributions[:] = NOISE
         elif callable(given.shared_transitions):
-            shared = [(pair[0], given.shared_transitions(*pair)) for pair in pairs(space, first)]
-            distributions[:] = [numbers.setdefault(key, len(numbers) + 1) for key in shared]
+            distributions = numbered(space, first, given.shared_transitions, self._distributions) + 1
         if given.constraint_depends_on is not None:
             states, actions = space.slot_state[space.slot_of_row[first:]].tolist(), space.row_action[first:].tolist()
             same = {"pair": zip(states, actions, strict=True), "state": states, "action": actions}
@@ -268,7 +260,7 @@ class OnModel(Declared):
         depends_on, rows = assumptions.constraint_depends_on, np.arange(model.num_rows)
         self._groups = rows if depends_on is None else make_groups(space, depends_on, model).of_row.astype(np.int64)
         shared = bool(assumptions.shared_transitions)
-        distributions = distributions_of_rows(model, assumptions).astype(np.int64) if shared else rows
+        distributions = distributions_of_rows(space, assumptions) if shared else rows
         by_outcome, deterministic = model.payoffs.stride > 0, bool(assumptions.deterministic)
         if shared and by_outcome and not deterministic:
             raise SettingsError(
