@@ -185,32 +185,28 @@ class Task:
     constraint_names: tuple[str, ...] = ()
 
 
-class Episode:
+class Episode(NamedTuple):
     """The trajectory of one episode."""
 
-    def __init__(self, horizon: int, constraints: int) -> None:
-        self.length = 0
-        #: [step]: slot, row taken, next slot (an end slot if the episode is over).
-        self.slot, self.row, self.following = (np.zeros(horizon, np.int64) for _ in range(3))
-        #: [step]: reward, and sum of the violations.
-        self.reward, self.violation = np.zeros(horizon), np.zeros(horizon)
-        #: [step, constraint]
-        self.constraints = np.zeros((horizon, constraints))
+    #: [step]: slot, row taken, next slot (an end slot if the episode is over).
+    slot: Longs
+    row: Longs
+    following: Longs
+    #: [step]: reward, and sum of the violations.
+    reward: Floats
+    violation: Floats
+    #: [step, constraint]
+    constraints: Floats
 
-    def fill(self, slots: list[int], rows: list[int], rewards: list[float], constraints: list[float]) -> None:
-        """Set all steps.
+    @classmethod
+    def of(cls, slots: list[int], rows: list[int], rewards: list[float], constraints: list[float]) -> Episode:
+        """Return an episode.
 
         `slots` has one entry more than `rows`: the slot after the last step. `constraints` is flat, step by step.
         """
-        self.length = length = len(rows)
-        self.slot[:length], self.row[:length], self.reward[:length] = slots[:-1], rows, rewards
-        self.following[: length - 1], self.following[length - 1] = self.slot[1:length], slots[-1]
-        given = self.constraints[:length]
-        given.ravel()[:] = constraints
-        if min(constraints, default=0.0) >= 0.0:
-            self.violation[:length] = 0.0
-        else:
-            np.maximum(-given, 0.0).sum(axis=1, out=self.violation[:length])
+        visited, given = np.array(slots, np.int64), np.array(constraints, np.float64).reshape(len(rows), -1)
+        violation = np.where(given < 0.0, -given, 0.0).sum(axis=1)
+        return cls(visited[:-1], np.array(rows, np.int64), visited[1:], np.array(rewards, np.float64), violation, given)
 
 
 class Choices(NamedTuple):
@@ -537,11 +533,10 @@ class TabularAlgorithm(Algorithm, Generic[T]):
 
     def learn(self, played: Episode, episode: int, log: Log) -> None:
         """Call the hook `learn`."""
-        length = played.length
-        self.store.reserve(length)
-        payoff = self.payoffs(played.reward[:length], played.violation[:length], played.constraints[:length])
+        self.store.reserve(len(played.row))
+        payoff = self.payoffs(played.reward, played.violation, played.constraints)
         path = Path(played.slot, played.row, played.following, payoff)
-        learn_played(self.tables, self.layout, path, length, episode, log)
+        learn_played(self.tables, self.layout, path, len(played.row), episode, log)
 
     def run(self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs) -> int:
         """Run episodes of the model, fewer if the log is full or the learner pauses."""

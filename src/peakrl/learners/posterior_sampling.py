@@ -309,7 +309,7 @@ class PosteriorLearner(TabularAlgorithm[Tables]):
 
     def learn(self, played: Episode, episode: int, log: Log) -> None:
         """Learn from an episode; plan if it is due."""
-        if self.depends_on is not None and played.violation[: played.length].any():
+        if self.depends_on is not None and played.violation.any():
             self.store.set(groups=make_groups(self.space, self.depends_on, None))
         if episode >= self.tables.next_plan[0]:
             self.store.set(order=planning_order(self.space))

@@ -208,7 +208,7 @@ class SafeQLearner(TabularAlgorithm[Tables]):
 
     def learn(self, played: Episode, episode: int, log: Log) -> None:
         """Learn from an episode, the last transition first."""
-        if self.depends_on is not None and played.violation[: played.length].any():
+        if self.depends_on is not None and played.violation.any():
             self.store.set(groups=self.groups)
         super().learn(played, episode, log)
 

@@ -46,8 +46,6 @@ KERNEL_STEPS = 1 << 16, 1 << 20
 LANE_STEPS = 1 << 10, 1 << 16
 #: Without a history, the progress line shows the value of the current policy on models of up to this many nodes.
 SHOWN_NODES = 200_000
-#: An episode: slots (the one after the last step included), rows, rewards and constraints, those of a step together.
-Walked = tuple[list[int], list[int], list[float], list[float]]
 
 
 class Lane:
@@ -163,9 +161,7 @@ class Trainer:
         self.started, self._final = 0, False
         self._running: list[Lane | None] = [None] * lanes.count
         #: Episodes that are over, by number, if they are learned from together.
-        self._over: dict[int, Walked] = {}
-        #: Buffers of an episode that is over.
-        self._played: Episode | None = None
+        self._over: dict[int, Episode] = {}
         #: The lane in which something happens, for messages.
         self._position: int | None = None
         #: Reward and violation of episodes that are not recorded yet.
@@ -283,13 +279,13 @@ class Trainer:
             while True:
                 walk.send(lanes.take(next(walk)))
         except StopIteration as over:
-            walked = over.value
+            played = over.value
         finally:
             first, self._known = self._known, None
             if first is not None and first < self.space.slots:
                 self.grow(first)
         self._running[0] = None
-        self._complete(walked)
+        self._complete(played)
 
     def _step_together(self, lanes: Lanes) -> None:
         """Take one step in every lane."""
@@ -373,7 +369,7 @@ class Trainer:
             if lane is not None and seen is not None:
                 lane.walk = self._walk(lane, seen)
 
-    def _walk(self, lane: Lane, first: Observed) -> Generator[int | None, Any, Walked]:
+    def _walk(self, lane: Lane, first: Observed) -> Generator[int | None, Any, Episode]:
         """Play one episode: yield the number of an action, then None after its step was sent; return the episode."""
         space, last, seen = self.space, self.rules.horizon - 1, None
         if self.algorithm is None:  # the first step shows the number of constraints
@@ -418,7 +414,7 @@ class Trainer:
             if over or lane.step == last:
                 break
             seen = yield None  # others take their steps before the next choice
-        return slots, rows, rewards, constraints
+        return Episode.of(slots, rows, rewards, constraints)
 
     def _first_choice(self, first: Observed) -> int:
         """Return the position of the first allowed action, which is taken before there are tables."""
@@ -478,14 +474,10 @@ class Trainer:
                 f"{(lo, hi)}: widen reward_range so that it holds 0, or keep episodes as long as the horizon"
             )
 
-    def _complete(self, walked: Walked) -> None:
+    def _complete(self, played: Episode) -> None:
         """Learn from a finished episode and report it."""
-        if self._played is None:
-            self._played = Episode(self.rules.horizon, self.rules.constraints.count or 0)
-        played = self._played
-        played.fill(*walked)
         self.learned().learn(played, self.started, self._log_since(self.started + 1))
-        earned, violated = (added(each[: played.length].tolist()) for each in (played.reward, played.violation))
+        earned, violated = (added(each.tolist()) for each in (played.reward, played.violation))
         self.done += 1
         if violated > 0:
             self.counters[:] = self.counters[0] + 1, self.done

@@ -189,8 +189,8 @@ class CertifiedLearner(Rounds):
 
     def learn(self, played: Episode, episode: int, log: Log) -> None:
         """Learn from an episode, as `run` does."""
-        self.store.reserve(played.length + 1)
-        if played.violation[: played.length].any():
+        self.store.reserve(len(played.row) + 1)
+        if played.violation.any():
             self.settle()
         self.tables.mode[:] = self.status.kind == OPTIMISTIC, self.gauge and self._begun > 0
         self._begun = max(0, self._begun - 1)
