@@ -41,7 +41,7 @@ FORGED = [
     (learners.TripleQ(total=1.0), {"greedy": 10**6, "q": np.nan}),
     (learners.OptPrimalDual(total=1.0), {"greedy": 10**6, "preference": np.nan, "next_plan": 2**62}),
     (learners.OptCMDP.certainty_equivalent(total=1.0), {"chance": -1.0, "next_plan": 2**62}),
-    (PosteriorSampling(), {"cell_next": 10_000, "head": 99_999, "cell_link": 0, "kinds": 3, "next_plan": 2**62}),
+    (PosteriorSampling(), {"cell_next": 10_000, "head": 99_999, "cell_link": 0, "next_plan": 2**62}),
     (Certified(1e-3), {"status": -1, "upper": np.inf}),
 ]
 

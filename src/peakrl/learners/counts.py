@@ -18,7 +18,6 @@ from peakrl.learners.base import T, TabularAlgorithm, Task
 from peakrl.learners.coverage import Outcomes, collect
 from peakrl.learners.episode import Path
 from peakrl.learners.infeasibility import DECLARED, NO_WITNESS, VIOLATES, Memory
-from peakrl.learners.space import Space
 from peakrl.learners.tables import table
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Ints, Longs
@@ -83,19 +82,6 @@ def counted_outcomes(counts: TransitionCounts) -> Outcomes:
     """Return the counted transitions by row."""
     rows, cells = np.arange(len(counts.first), dtype=np.int32), slice(int(counts.cells[0]))
     return collect(counts.first, counts.before[cells], counts.following[cells], counts.count[cells], rows, counts.begun)
-
-
-def check_counts(counts: TransitionCounts, space: Space, done: int) -> None:
-    """Raise ValueError unless loaded counts fit together after `done` episodes."""
-    check_lists(counts.first, counts.before[: int(counts.cells[0])])
-    check_starts(space, counts.begun, done)
-
-
-def check_starts(space: Space, begun: Longs, done: int) -> None:
-    """Raise ValueError unless `begun` [slot] counts the first states of `done` episodes."""
-    offers = np.diff(space.layout.row_start) > 0
-    if begun.min(initial=0) < 0 or begun[~offers].any() or int(begun.sum()) != done:
-        raise ValueError(f"engine.begun must count the first states of {done:,} episodes")
 
 
 def check_lists(first: Ints, following: Ints) -> None:
@@ -163,4 +149,4 @@ class CountingAlgorithm(TabularAlgorithm[T]):
     def check(self, done: int) -> None:
         """Raise if loaded tables are out of range."""
         super().check(done)
-        check_counts(self.counts, self.space, done)
+        check_lists(self.counts.first, self.counts.before[: int(self.counts.cells[0])])

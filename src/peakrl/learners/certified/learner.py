@@ -284,7 +284,7 @@ class CertifiedLearner(Rounds):
         super().check(done)
         t, status, dead_first, noises = self.tables, self.status, self.status.dead_first, self.facts.noises
         in_range = 0 <= status.kind <= CANDIDATE and (dead_first == OPEN or 0 <= dead_first < self.space.slots)
-        in_range &= len(self.issued) <= len(self.epsilons) and (status.left != 0 or self.enough() is not None)
+        in_range &= status.left != 0 or self.enough() is not None
         if not in_range or min(astuple(status)[:-1]) < 0 or status.episodes != done:
             raise ValueError("engine.status is out of range")
         owner = t.cell_distribution[: t.cells[0]]
@@ -292,13 +292,10 @@ class CertifiedLearner(Rounds):
             raise ValueError("engine.cell_distribution has a wrong number of noises")
         if 0 <= t.scale[TOP] < t.gap.max(initial=0.0):  # gaps become indices of a grid over [0, top]
             raise ValueError("engine.gap is out of range")
-        if (t.cell_before > t.cell_count).any():
-            raise ValueError("engine.cell_before is out of range")
         self.sort_cells()
         t.samples[:] = 0
         np.add.at(t.samples, t.cell_distribution[: t.cells[0]], t.cell_count[: t.cells[0]])
         self.settle()
-        self.proof()
         if self._lines and status.frozen:
             self._judged = status.policies, self._lines[-1][3], self._lines[-1][4]
         self.stop_reason = self.enough()
