@@ -1,4 +1,4 @@
-"""Export of policies: what is known of the actions of a state, tables as JSON, CSV and HTML, and files.
+"""Export of policies: what is known of the actions of a state, tables as JSON and CSV, and files.
 
 Labels that JSON can represent (numbers, strings, None) are written as they are, a tuple as a list, anything else by its
 `repr`.
@@ -7,7 +7,6 @@ Labels that JSON can represent (numbers, strings, None) are written as they are,
 from __future__ import annotations
 
 import csv
-import html
 import io
 import json
 import math
@@ -34,8 +33,6 @@ from peakrl.visited import VisitedStates
 UNKNOWN, VIOLATED, DEAD_END, FORBIDDEN = 0, 1, 2, 3
 #: The file of a policy.
 POLICY = FileKind("policy")
-#: A notebook shows this many states and steps of a policy.
-MOST_STATES, MOST_STEPS = 15, 15
 #: Names of columns, and the rows under them.
 Table = tuple[tuple[str, ...], Iterator[tuple[Any, ...]]]
 
@@ -202,9 +199,6 @@ class Exported(ABC):
         states = in_order([self.model.state_of_slot(slot) for slot in self.model.decision_slots(step)])
         return {state: self._choice(step, state) for state in states}
 
-    def _repr_html_(self) -> str:
-        return as_html(self)
-
     def save(self, path: str | Path) -> None:
         """Write the policy to one file for `peakrl.load`.
 
@@ -237,34 +231,6 @@ def in_order(labels: list[Hashable]) -> list[Hashable]:
         return sorted(labels)  # type: ignore[type-var]  # labels that cannot be compared keep their order
     except TypeError:
         return labels
-
-
-def as_html(policy: Exported) -> str:
-    """Return a table of states by steps, shortened if it is large."""
-    model = policy.model
-    steps = range(min(model.lines, MOST_STEPS))
-    here = [{model.state_of_slot(slot) for slot in model.decision_slots(step)} for step in steps]
-    states = in_order(list(dict.fromkeys(state for occurring in here for state in occurring)))
-    lines = [
-        "<tr><th>state</th>"
-        + "".join(f"<th>{'every step' if model.steps is None else f'step {step}'}</th>" for step in steps)
-        + "</tr>"
-    ]
-    for state in states[:MOST_STATES]:
-        cells = (cell(policy._choice(step, state)) if state in here[step] else "" for step in steps)
-        row = "".join(f"<td>{html.escape(text)}</td>" for text in cells)
-        lines.append(f"<tr><th>{html.escape(repr(state))}</th>{row}</tr>")
-    left = [f"{len(states) - MOST_STATES:,} more states"] if len(states) > MOST_STATES else []
-    left += [f"{model.lines - MOST_STEPS:,} more steps"] if model.lines > MOST_STEPS else []
-    note = f"<p>and {' and '.join(left)}</p>" if left else ""
-    return f"<p>{html.escape(repr(policy))}</p><table>{''.join(lines)}</table>{note}"
-
-
-def cell(choice: Any) -> str:
-    """Return an action, or actions with their probabilities, as text."""
-    if isinstance(choice, dict):
-        return ", ".join(f"{action!r}: {chance:.3g}" for action, chance in choice.items())
-    return repr(choice)
 
 
 def written(text: str, path: str | Path | None) -> str:
