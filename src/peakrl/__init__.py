@@ -23,55 +23,6 @@ from peakrl import wrappers as _wrappers  # noqa: F401  registers [[budget]] and
 from peakrl.gym.registration import register_with_gymnasium as _register_with_gymnasium
 from peakrl.version import __version__ as __version__
 
-__all__ = [
-    "ArrayProblem",
-    "Assumptions",
-    "Budget",
-    "Certificate",
-    "ConstrainedEnv",
-    "ContinuousProblem",
-    "Discretize",
-    "Learner",
-    "LearningRun",
-    "Logs",
-    "Monitor",
-    "Outcome",
-    "PeakError",
-    "PeakReward",
-    "Policy",
-    "Problem",
-    "SafeSet",
-    "Solution",
-    "TabularModel",
-    "certify",
-    "compile_model",
-    "evaluate",
-    "from_gymnasium",
-    "learn",
-    "learn_many",
-    "learners",
-    "load",
-    "problems",
-    "read_prism",
-    "read_umb",
-    "resume",
-    "rollout",
-    "safe_set",
-    "shield",
-    "show",
-    "simulate",
-    "solve",
-    "solve_cmdp",
-    "sweep",
-    "theory",
-    "to_gymnasium",
-    "verify",
-    "with_budget",
-    "with_monitor",
-    "write_report",
-    "write_umb",
-]
-
 #: Modules that are public names themselves: `peakrl.learners.SafeQ`.
 _NAMESPACES = ("learners", "problems", "theory")
 
@@ -116,41 +67,54 @@ _HOMES = {
     for name in names
 }
 
+__all__ = sorted([*_HOMES, *_NAMESPACES])
+
 if TYPE_CHECKING:
-    from peakrl import learners, theory
-    from peakrl.array_problem import ArrayProblem
-    from peakrl.certificates.certificate import Certificate
-    from peakrl.certificates.certify import certify
-    from peakrl.certificates.verify import verify
-    from peakrl.compile import compile_model
-    from peakrl.continuous import ContinuousProblem
-    from peakrl.errors import PeakError
-    from peakrl.evaluation import evaluate, rollout, simulate
-    from peakrl.formats.prism import read_prism
-    from peakrl.formats.umb import read_umb, write_umb
-    from peakrl.gym.constrained_env import ConstrainedEnv
-    from peakrl.gym.export import to_gymnasium
-    from peakrl.gym.transition_table import from_gymnasium
-    from peakrl.learners.assumptions import Assumptions
-    from peakrl.learners.custom import Learner
-    from peakrl.planning import Solution, solve, solve_cmdp
-    from peakrl.policy.tables import Policy
-    from peakrl.problem import Outcome, Problem
-    from peakrl.report.graph import show
-    from peakrl.report.page import write_report
-    from peakrl.safety.safe_set import SafeSet, safe_set
-    from peakrl.safety.shield import shield
-    from peakrl.sweeps.grid import sweep
-    from peakrl.tabular import TabularModel
-    from peakrl.training.learn import learn, resume
-    from peakrl.training.load import load
-    from peakrl.training.logs import Logs
-    from peakrl.training.many import learn_many
-    from peakrl.training.run import LearningRun
-    from peakrl.wrappers.budgets import Budget, with_budget
-    from peakrl.wrappers.discretize import Discretize
-    from peakrl.wrappers.monitors import Monitor, with_monitor
-    from peakrl.wrappers.peak_reward import PeakReward
+    from peakrl import learners as learners
+    from peakrl import theory as theory
+    from peakrl.array_problem import ArrayProblem as ArrayProblem
+    from peakrl.certificates.certificate import Certificate as Certificate
+    from peakrl.certificates.certify import certify as certify
+    from peakrl.certificates.verify import verify as verify
+    from peakrl.compile import compile_model as compile_model
+    from peakrl.continuous import ContinuousProblem as ContinuousProblem
+    from peakrl.errors import PeakError as PeakError
+    from peakrl.evaluation import evaluate as evaluate
+    from peakrl.evaluation import rollout as rollout
+    from peakrl.evaluation import simulate as simulate
+    from peakrl.formats.prism import read_prism as read_prism
+    from peakrl.formats.umb import read_umb as read_umb
+    from peakrl.formats.umb import write_umb as write_umb
+    from peakrl.gym.constrained_env import ConstrainedEnv as ConstrainedEnv
+    from peakrl.gym.export import to_gymnasium as to_gymnasium
+    from peakrl.gym.transition_table import from_gymnasium as from_gymnasium
+    from peakrl.learners.assumptions import Assumptions as Assumptions
+    from peakrl.learners.custom import Learner as Learner
+    from peakrl.planning import Solution as Solution
+    from peakrl.planning import solve as solve
+    from peakrl.planning import solve_cmdp as solve_cmdp
+    from peakrl.policy.tables import Policy as Policy
+    from peakrl.problem import Outcome as Outcome
+    from peakrl.problem import Problem as Problem
+    from peakrl.report.graph import show as show
+    from peakrl.report.page import write_report as write_report
+    from peakrl.safety.safe_set import SafeSet as SafeSet
+    from peakrl.safety.safe_set import safe_set as safe_set
+    from peakrl.safety.shield import shield as shield
+    from peakrl.sweeps.grid import sweep as sweep
+    from peakrl.tabular import TabularModel as TabularModel
+    from peakrl.training.learn import learn as learn
+    from peakrl.training.learn import resume as resume
+    from peakrl.training.load import load as load
+    from peakrl.training.logs import Logs as Logs
+    from peakrl.training.many import learn_many as learn_many
+    from peakrl.training.run import LearningRun as LearningRun
+    from peakrl.wrappers.budgets import Budget as Budget
+    from peakrl.wrappers.budgets import with_budget as with_budget
+    from peakrl.wrappers.discretize import Discretize as Discretize
+    from peakrl.wrappers.monitors import Monitor as Monitor
+    from peakrl.wrappers.monitors import with_monitor as with_monitor
+    from peakrl.wrappers.peak_reward import PeakReward as PeakReward
 
 
 def __getattr__(name: str) -> Any:
