@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as st_numpy
 
 from peakrl import PeakError
 from peakrl.errors import StorageError
-from peakrl.records import fields_of, read_record, streamed_record, write_record
+from peakrl.records import fields_of, read_record, write_record
 from peakrl.storage import write_file
 
 KIND = "test record"
@@ -250,21 +250,3 @@ def test_reading_takes_twice_the_size_of_a_file_at_most_and_keeps_it_once(tmp_pa
     assert arrays["numbers"][-1] == size // 8 - 1
     assert peak < 2.1 * size
     assert kept < 1.1 * size
-
-
-@pytest.mark.parametrize(
-    ("dtype", "shape"), [(np.uint8, (7,)), (np.uint16, (3, 5)), (np.uint32, (2, 9)), (np.uint8, (2, 2_200_000))]
-)
-def test_a_record_that_is_filled_on_disk_reads_as_one_that_is_written_at_once(dtype, shape, tmp_path):
-    array = (np.arange(np.prod(shape)) % 251).astype(dtype).reshape(shape)
-    manifest = {"a": 1, "name": "x" * int(np.prod(shape) % 9)}
-    with streamed_record(tmp_path / "streamed", "kind", manifest, "numbers", shape, np.dtype(dtype)) as room:
-        room[:] = array
-    write_record(tmp_path / "whole", "kind", manifest, {"numbers": array})
-    (plain, arrays), (expected, _) = (read_record(tmp_path / name, "kind") for name in ("streamed", "whole"))
-    assert plain == expected
-    assert list(arrays) == ["numbers"]
-    assert arrays["numbers"].dtype == dtype
-    assert np.array_equal(arrays["numbers"], array)
-    # Aligned, so that a reader may map it: the arrays of safetensors begin at a multiple of 8.
-    assert ((tmp_path / "streamed").stat().st_size - array.nbytes) % 8 == 0

@@ -40,15 +40,13 @@ from numpy.typing import NDArray
 
 from peakrl import storage
 from peakrl.errors import PeakError, StorageError
-from peakrl.storage import from_json, reading, replacing, write_file
+from peakrl.storage import from_json, reading, write_file
 from peakrl.version import __version__
 
 MAGIC = b"peakrl "
 VERSION = 1
 #: Characters of a digest.
 DIGEST_LENGTH = 64
-#: Bytes that are hashed at a time.
-PORTION = 1 << 22
 #: What a field that is missing or has the wrong type makes a reader raise.
 MALFORMED = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
@@ -223,34 +221,6 @@ def record_content(
         raise StorageError(f"cannot write {path}: {error}") from error
     body = head.encode() + b"\n" + payload
     return MAGIC + str(VERSION).encode() + b"\n" + _digest(body) + b"\n" + body
-
-
-@contextlib.contextmanager
-def streamed_record(
-    path: str | Path, kind: str, manifest: Mapping[str, Any], name: str, shape: tuple[int, ...], dtype: np.dtype[Any]
-) -> Iterator[NDArray[Any]]:
-    """Yield an array of unsigned numbers on disk, to be filled in any order; afterwards `path` is a record with it.
-
-    The result equals that of `write_record`, without the array in memory. The file is allocated beforehand.
-    """
-    size = int(np.prod(shape)) * dtype.itemsize
-    tensor = {name: {"dtype": f"U{8 * dtype.itemsize}", "shape": list(shape), "data_offsets": [0, size]}}
-    lead = MAGIC + str(VERSION).encode() + b"\n"
-    head = json.dumps({"kind": kind, **manifest}, allow_nan=False, sort_keys=True).encode() + b"\n"
-    table = json.dumps(tensor).encode()
-    body = len(lead) + DIGEST_LENGTH + 1
-    table += b" " * (-(body + len(head) + 8 + len(table)) % 8)
-    begin = body + len(head) + 8 + len(table)
-    with replacing(path) as temporary:
-        whole = storage.disk.allocate(temporary, begin + size)
-        lines = lead + b"0" * DIGEST_LENGTH + b"\n" + head + len(table).to_bytes(8, "little") + table
-        whole[:begin] = np.frombuffer(lines, np.uint8)
-        yield whole[begin:].view(dtype).reshape(shape)
-        digest = hashlib.blake2b(digest_size=DIGEST_LENGTH // 2)
-        for first in range(body, begin + size, PORTION):
-            digest.update(whole[first : first + PORTION].data)
-        whole[len(lead) : len(lead) + DIGEST_LENGTH] = np.frombuffer(digest.hexdigest().encode(), np.uint8)
-        storage.disk.flush_bytes(temporary, whole)
 
 
 def kind_of(path: str | Path) -> str | None:

@@ -16,9 +16,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from peakrl.errors import StorageError
 
 #: Spreadsheets take cells that begin with these for formulas, which may read files or run programs.
@@ -37,22 +34,6 @@ class Disk:
         with open(path, "wb") as file:
             file.write(data)
             file.flush()
-            os.fsync(file.fileno())
-
-    def allocate(self, path: Path, size: int) -> NDArray[np.uint8]:
-        """Allocate a new file; return its bytes, writes to which reach the file."""
-        with open(path, "wb") as file:
-            if hasattr(os, "posix_fallocate"):
-                os.posix_fallocate(file.fileno(), 0, size)
-            else:
-                file.truncate(size)
-        return np.memmap(path, np.uint8, "r+", 0, (size,))
-
-    def flush_bytes(self, path: Path, content: NDArray[np.uint8]) -> None:
-        """Flush the bytes of an allocated file."""
-        assert isinstance(content, np.memmap)
-        content.flush()
-        with open(path, "r+b") as file:
             os.fsync(file.fileno())
 
     def rename(self, path: Path, target: Path) -> None:

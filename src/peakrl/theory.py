@@ -42,11 +42,10 @@ from peakrl.compile import Target, as_model
 from peakrl.errors import SettingsError
 from peakrl.evaluation import Evaluation, evaluate
 from peakrl.planning import Solution, solve, solve_cmdp
-from peakrl.planning.backward import Pays, induction, pays_of, value_of, value_step
+from peakrl.planning.backward import Pays, induction, pays_of, value_of
 from peakrl.planning.cmdp import AnySolution
-from peakrl.planning.solution import at_start, may_violate, row_costs
+from peakrl.planning.solution import at_start, row_costs
 from peakrl.policy.tables import Choices, Policy, StochasticPolicy, table_form
-from peakrl.space import frozen
 from peakrl.tabular import TabularModel, modified_reward
 from peakrl.types import Floats
 
@@ -222,7 +221,7 @@ def solve_modified(model: Target, slack: float, penalty: float | None = None) ->
     table = np.zeros(*table_form(model))
     found = induction(model, modified_pays(model, slack, penalty), table=table)
     policy = Policy(model, Choices(model, table))
-    violation = at_start(model, first_totals(model, row_costs(model), policy)) if may_violate(model) else 0.0
+    violation = evaluate(model, policy).violation
     reason = None
     if violation > 0:
         reason = (
@@ -251,20 +250,6 @@ def modified_pays(model: TabularModel, slack: float, penalty: float) -> Pays:
     """Return what the rows pay in the modified problem."""
     records = modified_reward(model.payoffs.reward, model.payoffs.constraints, slack, penalty)
     return pays_of(model, model.row_means(records))
-
-
-def first_totals(model: TabularModel, quantity: Floats, policy: Policy) -> Floats:
-    """Return [slot, of the first step at least]: the expected sum of a quantity [row] under a policy."""
-    if not model.stationary:
-        return value_of(model.layout, model.num_nodes, quantity, policy.rows)
-    ahead, here = np.zeros(model.num_slots), np.zeros(model.num_slots)
-    following = np.empty(len(model.outcome_start) - 1)
-    known = np.full(len(following), -1, np.int64)
-    for step in range(model.horizon - 1, -1, -1):
-        rows = frozen(policy.choices.rows(step, step + 1), np.int32, own=True)
-        value_step(model.layout, step, quantity, rows, ahead, here, following, known)
-        ahead, here = here, ahead
-    return ahead
 
 
 def solve_relaxed(model: Target, slack: float) -> AnySolution:

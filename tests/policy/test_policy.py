@@ -58,7 +58,7 @@ def test_an_action_that_is_not_offered_is_refused_with_place_and_offer():
     state = model.state_of_slot(model.first_slot[0])
     with pytest.raises(PolicyError, match=rf"'jump' is not available at step 0 in state {state} \(there are: 0"):
         Policy.from_rule(model, lambda step, state: "jump")
-    with pytest.raises(PolicyError, match=r"action \[0\] at step 0 is not hashable"):
+    with pytest.raises(PolicyError, match=r"action \[0\] is not available at step 0"):
         Policy.from_rule(model, lambda step, state: [0])
 
 

@@ -347,24 +347,6 @@ def expected(layout: Layout, distribution: int, there: int, table: Floats) -> fl
 
 
 @kernel
-def value_step(
-    layout: Layout, step: int, row_quantity: Floats, choice: Ints, ahead: Floats, here: Floats, following: Floats,
-    known: Longs,
-) -> None:  # fmt: skip
-    """Set here [slot] of a step: a chosen row's quantity and what comes of ahead [next slot]; 0 where no row is chosen.
-
-    `following` and `known` [distribution] remember what was worked out for the step: few rows are chosen.
-    """
-    for slot in range(layout.step_slots[step, 0], layout.step_slots[step, 1]):
-        row = choice[slot]
-        if row >= 0:
-            d = layout.row_distribution[row]
-            if known[d] != step:
-                following[d], known[d] = expected(layout, d, np.int64(0), ahead), step
-            here[slot] = row_quantity[row] + following[d]
-
-
-@kernel
 def value_of(layout: Layout, nodes: int, row_quantity: Floats, choice: Ints) -> Floats:
     """Return [node]: the expected sum of a quantity by row from there on, under one chosen row a node."""
     table = np.zeros(nodes)
@@ -372,7 +354,13 @@ def value_of(layout: Layout, nodes: int, row_quantity: Floats, choice: Ints) -> 
     known = np.full(following.shape[0], -1, np.int64)
     for step in range(layout.horizon - 1, -1, -1):
         here, there = step * layout.node_stride, (step + 1) * layout.node_stride
-        value_step(layout, step, row_quantity, choice[here:], table[there:], table[here:], following, known)
+        for slot in range(layout.step_slots[step, 0], layout.step_slots[step, 1]):
+            row = choice[here + slot]
+            if row >= 0:
+                d = layout.row_distribution[row]
+                if known[d] != step:
+                    following[d], known[d] = expected(layout, d, there, table), step
+                table[here + slot] = row_quantity[row] + following[d]
     return table
 
 

@@ -27,9 +27,10 @@ from peakrl.numerics import LEAST
 from peakrl.planning.backward import LEAST_COST, Pays, induction, pays_of, threads_for
 from peakrl.planning.stationary import Task, decisions, discounted, reaching
 from peakrl.planning.stationary import average as average_gain
-from peakrl.policy.tables import Choices, Policy, StochasticPolicy, choices_table
+from peakrl.policy.tables import Choices, Policy, StochasticPolicy, table_form
 from peakrl.safety.safe_set import SafeSet
 from peakrl.space import read_only
+from peakrl.storage import ready
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats
 from peakrl.viability import FOREVER, steps_kept
@@ -181,8 +182,7 @@ def solve(
     threads
         The number of threads; by default all cores if the model is large. Results do not depend on it.
     policy_file
-        Write the policy there while it is computed, for `load`; it stays on disk and need not fit into memory. By
-        default it is in memory: a byte for each step and state, more if a state has over 256 actions.
+        Also write the policy there, for `load`.
 
     Returns
     -------
@@ -200,18 +200,28 @@ def solve(
     >>> round(peakrl.solve(walk, discount=0.5).value, 6), round(peakrl.solve(walk, average=True).value, 6)
     (3.0, 2.0)
     """
+    ready(policy_file)
     threads = None if threads is None else check_count(threads, "threads")
     model = as_model(target)
     endless, lasting = horizon in (..., None, math.inf), discount is not None or average
-    if endless and (lasting or reach is not None):
-        return without_end(model, (discount, average, reach), tolerance, threads, policy_file)
-    if lasting:
+    if lasting and not endless:
         raise SettingsError("discount= and average= are for policies without an end, which have no horizon=")
-    model = model if horizon is ... else model.with_horizon(horizon)
-    if reach is not None:
-        return within_horizon(model, in_set(model, reach), threads, policy_file)
-    with choices_table(model, policy_file) as table:
-        found = induction(model, original(model), table=table, threads=threads)
+    if endless and (lasting or reach is not None):
+        solution = without_end(model, (discount, average, reach), tolerance, threads)
+    else:
+        model = model if horizon is ... else model.with_horizon(horizon)
+        solution = (
+            by_induction(model, threads) if reach is None else within_horizon(model, in_set(model, reach), threads)
+        )
+    if policy_file is not None:
+        solution.policy.save(policy_file)
+    return solution
+
+
+def by_induction(model: TabularModel, threads: int | None) -> Solution[Policy]:
+    """Return the policy of the largest reward among those of least violation."""
+    table = np.zeros(*table_form(model))
+    found = induction(model, original(model), table=table, threads=threads)
     return Solution(
         model=model,
         value=at_start(model, found.first_values),
@@ -256,9 +266,7 @@ def at_start(model: TabularModel, table: Floats) -> float:
     return LEAST if expected == 0.0 and (first > 0.0).any() and (first >= 0.0).all() else expected
 
 
-def within_horizon(
-    model: TabularModel, target: NDArray[np.bool_], threads: int | None, policy_file: str | Path | None
-) -> Solution[Policy]:
+def within_horizon(model: TabularModel, target: NDArray[np.bool_], threads: int | None) -> Solution[Policy]:
     """Return the policy that most probably reaches a target [slot] within the horizon; safety is required until then.
 
     A row pays the probability of arriving, and those of the target stay where they are, at no cost.
@@ -277,8 +285,8 @@ def within_horizon(
         nodes = induction(model, pays, values=True, threads=threads)
         return nodes.values + np.resize(target, len(nodes.values)), nodes.costs
 
-    with choices_table(model, policy_file) as table:
-        found = induction(model, pays, table=table, threads=threads)
+    table = np.zeros(*table_form(model))
+    found = induction(model, pays, table=table, threads=threads)
     return Solution(
         model=model, value=at_start(model, found.first_values + target), violation=at_start(model, found.first_costs),
         feasible=not found.first_costs[model.first_slot].any(), policy=Policy(model, Choices(model, table)),
@@ -293,11 +301,7 @@ States = Collection[Hashable] | Callable[[Any], bool]
 
 
 def without_end(
-    model: TabularModel,
-    criterion: tuple[float | None, bool, States | None],
-    tolerance: float,
-    threads: int | None,
-    policy_file: str | Path | None,
+    model: TabularModel, criterion: tuple[float | None, bool, States | None], tolerance: float, threads: int | None
 ) -> Solution[Policy]:
     """Return the best policy without an end that never violates, or one that violates least."""
     discount, average, reach = criterion
@@ -332,8 +336,8 @@ def without_end(
             own = among._replace(reward=row_rewards(model)).only(taken)
             found = average_gain(task, own) if discount is None else discounted(task, own, discount)
             low, high = found.ends(start)
-    with choices_table(model, policy_file) as table:
-        table[0] = np.where(found.rows >= 0, found.rows - model.row_start[:-1], 0)
+    table = np.zeros(*table_form(model))
+    table[0] = np.where(found.rows >= 0, found.rows - model.row_start[:-1], 0)
     inside = slot_kept == FOREVER if feasible else np.ones(model.num_slots, np.bool_)
     return Solution(
         model=model, value=(low + high) / 2, violation=violation, feasible=feasible,

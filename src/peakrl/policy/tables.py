@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,11 +19,10 @@ from numpy.typing import NDArray
 
 from peakrl.compile import Target, as_space
 from peakrl.errors import PolicyError, UnknownStateError
-from peakrl.policy.export import POLICY, ActionView, Exported, Learned, action_views
+from peakrl.policy.export import ActionView, Exported, Learned, action_views
 from peakrl.policy.fallback import Fallback
-from peakrl.records import Record, streamed_record
+from peakrl.records import Record
 from peakrl.space import StateSpace
-from peakrl.storage import ready
 from peakrl.types import Floats, Ints
 
 if TYPE_CHECKING:
@@ -66,19 +64,6 @@ def table_form(space: StateSpace) -> tuple[tuple[int, ...], np.dtype[Any]]:
     """Return the shape and type of a table of choices."""
     shape = (space.lines, space.num_slots) if space.stationary else (space.num_slots,)
     return shape, TYPES[width_of(space)]
-
-
-@contextmanager
-def choices_table(model: StateSpace, path: str | Path | None) -> Iterator[NDArray[Any]]:
-    """Yield a table for the choices of a policy: in memory, or in a policy file that is complete at the end."""
-    shape, dtype = table_form(model)
-    if path is None:
-        yield np.zeros(shape, dtype)
-        return
-    ready(path)  # raises before the work begins
-    head = {"problem": model.name, "model": model.digest, "form": "deterministic"}
-    with streamed_record(path, POLICY.name, POLICY.header() | head, "choices", shape, dtype) as table:
-        yield table
 
 
 class Choices:
@@ -193,7 +178,6 @@ class Policy(Exported):
             raise PolicyError(f"{rule!r} is not a rule; it must be a function of step and state that returns an action")
         model = as_space(model)
         rows = first_rows(model)
-        lookup: dict[tuple[int, Hashable], int] = {}
         for step, slot, node in model.decisions():
             state = model.state_of_slot(slot)
             try:
@@ -201,13 +185,7 @@ class Policy(Exported):
             except Exception as error:  # of user code: add where it happened
                 error.add_note(f"the rule raised this for step {step}, state {state!r}")
                 raise
-            try:
-                row = lookup.get((slot, action))
-            except TypeError:
-                raise PolicyError(f"the rule's action {action!r} at step {step} is not hashable") from None
-            if row is None:
-                row = lookup[slot, action] = model.row_of(step, state, action)
-            rows[node] = row
+            rows[node] = model.row_of(step, state, action)
         return cls(model, rows)
 
     @property
