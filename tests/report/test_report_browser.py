@@ -12,10 +12,11 @@ from matplotlib.image import imread
 
 from experiments.page import figure_section
 from experiments.records import read_figure
+from helpers import continuous_systems as systems
 from helpers.browsing import Opened, chromium
 from helpers.certified_problems import near_tie
 from helpers.report_pages import figure_record, save_all_kinds
-from peakrl import learn, sweep, write_report
+from peakrl import learn, safe_set, sweep, write_report
 from peakrl.learners import Certified
 from peakrl.report.page import Page, make_page, write_page
 from peakrl.training import load_run
@@ -243,6 +244,16 @@ def test_a_phone_shows_the_page_without_scrolling_sideways(browser: Any, folder:
     inside = "peakrl.all('.scroll').filter((box) => box.scrollWidth > box.clientWidth + 1).map((box) => box.innerHTML)"
     assert opened.page.evaluate(inside) == []
     assert opened.complaints == []
+    opened.context.close()
+
+
+def test_numbers_below_a_map_are_not_turned_on_a_phone(browser: Any, tmp_path: Path) -> None:
+    write_report(safe_set(systems.SYSTEMS["pendulum"][0](), cells=100), tmp_path / "page.html")
+    opened = Opened(browser, tmp_path / "page.html", viewport={"width": 390, "height": 844})
+    opened.draw_all()
+    turns = "peakrl.all('.xtick text').map((text) => text.getAttribute('transform') || '')"
+    assert [turn for turn in opened.page.evaluate(turns) if "rotate" in turn and "rotate(0" not in turn] == []
+    assert opened.page.evaluate("peakrl.all('.xtick').length") > 1
     opened.context.close()
 
 

@@ -35,3 +35,10 @@ def test_a_safe_set_has_a_page(tmp_path):
     text = peakrl.write_report(safe, tmp_path / "page.html").read_text()
     assert "<b>car" not in text
     assert '"kind":"map"' in text
+
+
+def test_one_coordinate_has_no_picker_of_a_second_axis(tmp_path):
+    make, cells = systems.SYSTEMS["room"]
+    text = peakrl.write_report(peakrl.safe_set(make(), cells=cells), tmp_path / "page.html").read_text()
+    assert 'data-choice="x"' in text
+    assert 'data-choice="y"' not in text

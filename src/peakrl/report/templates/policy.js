@@ -153,8 +153,10 @@
       type: "heatmap", x: trace.x, y: trace.y, z: nodes.map((line) => line.map((i) => (i >= 0 && opened(spec).never[i] ? 1 : null))),
       zmin: 0, zmax: 1, colorscale: [[0, veil], [1, veil]], showscale: false, hoverinfo: "skip", xgap: gap, ygap: gap,
     };
-    const labelled_axis = (field) => ({ ...axis(field.name), type: "category", showgrid: false, nticks: Math.min(field.values.length, narrow ? 8 : 16) });
-    Plotly.react(id, [trace, faded], layout(spec, { xaxis: { ...labelled_axis(across), automargin: false }, yaxis: { ...labelled_axis(upwards), autorange: upwards.down ? "reversed" : true }, dragmode: false }), config);
+    const labelled_axis = (field, most) => ({ ...axis(field.name), type: "category", showgrid: false, nticks: Math.min(field.values.length, narrow ? 8 : 16, most) });
+    // Long numbers side by side: fewer of them, or plotly would turn them into the title.
+    const widest = across.values.every((value) => isFinite(value)) ? 9 * Math.max(...trace.x.map((text) => text.length)) + 12 : 1;
+    Plotly.react(id, [trace, faded], layout(spec, { xaxis: { ...labelled_axis(across, Math.max(2, Math.floor(0.75 * element.clientWidth / widest))), automargin: false }, yaxis: { ...labelled_axis(upwards, 16), autorange: upwards.down ? "reversed" : true }, dragmode: false }), config);
     if (!element.listening) {
       element.listening = true;
       element.on("plotly_click", (event) => {
