@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.models import PlainQueues, Queues
-from peakrl import ArrayProblem, Outcome, compile_model, solve
+from peakrl import ArrayProblem, Outcome, compile_model
 from peakrl import array_problem as layers
 from peakrl.compile import explore
 from peakrl.errors import PeakError, ProblemError
@@ -51,21 +51,15 @@ VARIANTS = [
 def test_the_model_is_that_of_asking_one_state_after_another(variant):
     fast, slow = compile_model(Queue(**variant)), explore(Queue(**variant))
     assert list(fast.state_labels) == [tuple(map(int, state)) for state in slow.state_labels]
-    assert np.array_equal(fast.row_start, slow.row_start)
-    assert [fast.action_of_row(row) for row in range(fast.num_rows)] == [
-        slow.action_of_row(row) for row in range(slow.num_rows)
-    ]
-    assert (fast.reward_range, fast.constraint_bounds) == (slow.reward_range, slow.constraint_bounds)
-    mine, theirs = solve(fast), solve(slow)
-    assert mine.node_values == pytest.approx(theirs.node_values, rel=1e-12)
-    assert mine.node_violations == pytest.approx(theirs.node_violations, rel=1e-12)
+    assert list(fast.action_labels) == list(slow.action_labels)
+    assert fast.digest == slow.digest
 
 
 def test_it_does_not_matter_how_many_states_are_asked_about_at_once(monkeypatch):
     for variant in VARIANTS:
         whole = compile_model(Queue(**variant))
         with monkeypatch.context() as patch:
-            patch.setattr(layers, "MOST_STATES", 3)
+            patch.setattr(layers, "MOST_ANSWERS", 60)
             assert compile_model(Queue(**variant)).digest == whole.digest
 
 
@@ -94,18 +88,16 @@ class Rarely(ArrayProblem):
 
 @pytest.mark.parametrize("seed", range(2))
 def test_an_outcome_with_another_payoff_counts_wherever_its_next_state_stands(seed, monkeypatch):
-    monkeypatch.setattr(layers, "MOST_STATES", 2)  # one stretch of states has such an outcome, others do not
+    monkeypatch.setattr(layers, "MOST_ANSWERS", 16)  # one stretch of states has such an outcome, others do not
     fast, slow = (make(Rarely(seed)) for make in (compile_model, explore))
     assert slow.row_means(slow.payoffs.reward).sum() == 0.25
-    for kind in ("reward", "constraints"):
-        mine, theirs = (model.row_means(getattr(model.payoffs, kind)) for model in (fast, slow))
-        assert np.array_equal(mine, theirs)
+    assert fast.digest == slow.digest
 
 
 def test_the_queues_of_the_benchmark_are_the_same_in_both_forms():
     fast, slow = compile_model(Queues(3)), compile_model(PlainQueues(3))
     assert list(fast.state_labels) == list(slow.state_labels)
-    assert solve(fast).value == pytest.approx(solve(slow).value, rel=1e-12)
+    assert fast.digest == slow.digest
 
 
 def broken(**methods):
@@ -147,7 +139,7 @@ def test_what_is_wrong_is_named():
 
 
 def test_ranges_must_be_ranges():
-    for ranges in ({}, {"x": 3}, {"x": (2, 1)}, {"x": (0, 2**20), "y": (0, 2**20)}, None):
+    for ranges in ({}, {"x": 3}, {"x": (2, 1)}, {"x": (0, 2**40), "y": (0, 2**40)}, None):
         problem = Queue()
         problem.state_ranges = ranges
         with pytest.raises(PeakError, match="state_ranges"):

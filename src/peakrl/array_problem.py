@@ -4,11 +4,9 @@ A state is a tuple of integers within declared ranges, and so one integer, its c
 
     code(x_1 .. x_n) = ((x_1 - low_1) * size_2 + (x_2 - low_2)) * size_3 + ...
 
-The search is breadth-first as in `compile.explore`, some thousands of states of a layer at a time. The answers of the
-problem are written to arrays [action, outcome, ..., state]; `collect_rows` checks them and goes through states, actions
-and outcomes in order. A next state that has no slot yet gets the next one, so that states and rows have the order of
-`explore`. Outcomes of probability 0 are dropped; those of a row are sorted by slot, and outcomes with the same next
-state and payoff are merged.
+The search is breadth-first as in `compile.explore`, many states of a layer at a time. The answers of the problem are
+put into the order in which `explore` queries single states, so that the model is the same. Outcomes of probability 0
+are dropped; those of a row are sorted by slot, and outcomes with the same next state and payoff are merged.
 """
 
 from __future__ import annotations
@@ -19,71 +17,37 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from peakrl.checks import ROUNDING
-from peakrl.compile import ANOTHER_STEP, first_distribution, guard_memory
+from peakrl.compile import ANOTHER_STEP, BYTES_AN_OUTCOME, Found, assembled, first_distribution, guard_memory
 from peakrl.errors import ProblemError
-from peakrl.jit import inlined, kernel
 from peakrl.problem import NO_TRUTH_VALUES, Outcome, Problem, header_of, payoff_limits
-from peakrl.ragged import shared_lists
-from peakrl.space import in_order_of_occurrence, starts_of
-from peakrl.tabular import TabularModel, assemble
-from peakrl.types import Bools, Floats, Ints, Longs, Payoffs
+from peakrl.space import in_order_of_occurrence
+from peakrl.tabular import TabularModel
+from peakrl.types import Bools, Floats, Longs
 
-#: Largest number of codes: the table by code takes four bytes for each.
-MOST_CODES = 1 << 30
-#: Number of states that are queried at once.
-MOST_STATES = 1 << 13
+#: Largest number of codes.
+MOST_CODES = 1 << 62
+#: Largest number of outcomes of the states that are queried at once.
+MOST_ANSWERS = 1 << 19
 FORM = "Outcome(probability, next_state, reward, constraints), each part a number or one for each state"
 Fields = tuple[Longs, ...]
 #: Probability, next state and payoffs of an outcome, each a number or one for each state.
 Parts = tuple[Any, list[Any], list[Any]]
-#: What `collect_rows` may find wrong.
-NO_FAULT, NO_DISTRIBUTION, NO_PAYOFF, NO_FIELD = 0, 1, 2, 3
 
 
 class Answers(NamedTuple):
-    """Answers of a problem for some states; `collect_rows` checks them."""
+    """Checked answers of a problem for some states, in the order of states, actions and outcomes."""
 
-    #: [action, state]: is the action available?
-    offered: NDArray[np.bool_]
-    #: [action, outcome, state]
+    #: [state, action]: is the action available?
+    offered: Bools
+    #: [outcome]: its row, its probability (above 0) and the code of the next state.
+    row: Longs
     chance: Floats
-    #: [action, outcome, field, state]: the next state.
-    following: Longs
-    #: [action, outcome, 1 + I, state]: the reward and the constraints.
-    payoff: Floats
-
-
-class Limits(NamedTuple):
-    """Limits of fields and payoffs."""
-
-    #: [field]: lowest value and number of values.
-    low: Longs
-    size: Longs
-    #: [1 + I]: lowest and highest payoff.
-    least: Floats
-    most: Floats
-
-
-class Found(NamedTuple):
-    """The rows of some states."""
-
-    #: [state]: number of rows; [row]: action, number of outcomes.
-    rows: Longs
-    action: Ints
-    sizes: Ints
-    #: [outcome]: next slot and probability; [outcome, 1 + I]: reward and constraints.
-    following: Ints
-    chance: Floats
-    payoff: Floats
-    #: [new state]: its code.
-    fresh: Longs
-    #: Do payoffs depend on the outcome?
-    dependent: bool
-    #: What is wrong, if anything; and state, action, outcome, and payoff or field.
-    fault: tuple[int, int, int, int, int]
+    code: Longs
+    #: [1 + I, outcome]: the reward and the constraints.
+    paid: Floats
 
 
 class ArrayProblem(Problem):
@@ -125,10 +89,14 @@ class ArrayProblem(Problem):
     def outcomes(self, step: int, state: Any, action: Hashable) -> Iterable[Outcome]:
         """Return the possible outcomes of each of these states; the probabilities of each state sum to 1."""
 
-    def actions(self, step: int, state: Hashable) -> list[Hashable]:
+    def actions(self, step: int, state: Hashable) -> Sequence[Hashable]:
         """Return the available actions of a single state."""
         fields: Any = state
         return [action for action in self.all_actions if bool(np.all(self.available(step, fields, action)))]
+
+    def labels(self, fields: Fields) -> Sequence[Hashable]:
+        """Return the labels of states: tuples of their fields."""
+        return list(zip(*(field.tolist() for field in fields), strict=True))
 
     def tabulate(self, memory_limit: float) -> TabularModel:
         """Return the model; `compile_model` calls this."""
@@ -144,61 +112,64 @@ class Layers:
         if not self.actions or len(set(self.actions)) < len(self.actions):
             raise ProblemError(f"all_actions of {self.header.name!r} must name at least one action, and none twice")
         self.low, self.size = ranges_of(problem, self.header.name)
-        fields = np.array(self.low, np.int64), np.array(self.size, np.int64)
-        self.limits = Limits(
-            *fields, *map(np.array, payoff_limits(self.header.reward_range, self.header.constraint_bounds))
-        )
-        #: [code]: its slot, or -1.
-        self.slot_of_code = np.full(int(np.prod(self.size)), -1, np.int32)
-        self.codes: list[Longs] = []
-        self.slots = self.rows = 0
-        self.dependent = False
+        #: Sorted codes of the next layer, or of all states of a stationary problem, and their slots.
+        self.known, self.slot_of_known = np.empty(0, np.int64), np.empty(0, np.int64)
+        #: The codes of new states, in the order of their slots.
+        self.fresh: list[Longs] = []
+        #: Numbers of states, pairs and outcomes so far, and largest number of outcomes of an action.
+        self.slots, self.rows, self.outcomes, self.most = 0, 0, 0, MOST_ANSWERS
 
     def model(self) -> TabularModel:
         """Search, and return the model."""
         first_probability, first_states = first_distribution(self.problem, self.header.name)
-        layer = self.coded(np.array(first_states, np.int64).reshape(len(first_states), -1), "initial()")
-        if len(np.unique(layer)) < len(layer):
+        fields = np.array(first_states, np.int64).reshape(len(first_states), -1)
+        self.check_fields(fields.shape[1], "initial()")
+        outside = np.argwhere((fields < self.low) | (fields >= np.add(self.low, self.size)))
+        for state, field in outside[:1].tolist():
+            self.refuse_field("initial()", field, int(fields[state, field]))
+        first = self.slots_of(self.coded(fields.T))
+        if self.slots < len(first):
             raise ProblemError(f"initial() of {self.header.name!r} names a state twice")
-        self.slot_of_code[layer] = np.arange(len(layer))
-        self.codes, self.slots = [layer], len(layer)
         parts: list[Found] = []
-        starts = [0, self.slots]
+        starts, layer = [0, self.slots], np.concatenate(self.fresh)
         for step in itertools.count() if self.header.horizon is None else range(self.header.horizon):
+            before = len(self.fresh)
             if not self.problem.stationary:
-                self.slot_of_code[layer] = -1
-            chunks = (layer[begin : begin + MOST_STATES] for begin in range(0, len(layer), MOST_STATES))
-            found = [self.expand(step, self.fields(codes)) for codes in chunks]
-            parts += found
-            layer = np.concatenate([part.fresh for part in found])
-            self.codes.append(layer)
+                self.known, self.slot_of_known = self.known[:0], self.slot_of_known[:0]
+            while len(layer):
+                count = max(1, MOST_ANSWERS // (len(self.actions) * self.most))
+                parts.append(self.expand(step, self.fields(layer[:count])))
+                layer = layer[count:]
             starts.append(self.slots)
-            if not len(layer):
+            if starts[-1] == starts[-2]:
                 break
+            layer = np.concatenate(self.fresh[before:])
         if self.problem.stationary:
-            self.check_stationary(self.fields(self.codes[0]))
-        return self.assembled(parts, starts, first_probability)
+            self.check_stationary(self.fields(self.fresh[0]))
+        found = Found(*map(np.concatenate, zip(*parts, strict=True)))
+        names, slot_state = in_order_of_occurrence(np.concatenate(self.fresh))
+        used, action = in_order_of_occurrence(found.action)
+        return assembled(
+            self.header,
+            found._replace(action=action),
+            starts,
+            stationary=bool(self.problem.stationary),
+            state_labels=self.problem.labels(self.fields(names)),
+            slot_state=slot_state,
+            action_labels=[self.actions[index] for index in used.tolist()],
+            first_slot=first,
+            first_probability=first_probability,
+        )
 
     def check_stationary(self, state: Fields) -> None:
         """Query the first states again at the last step: the answer must equal that at step 0."""
         last = ANOTHER_STEP if self.header.horizon is None else self.header.horizon - 1
-        for action in self.actions:
-            offered = [self.offered(step, state, action) for step in (0, last)]
-            same = np.array_equal(offered[0], offered[1])
-            if not same or self.answer(0, state, action, offered[0]) != self.answer(last, state, action, offered[0]):
-                raise ProblemError(
-                    f"action {action!r} has other outcomes at step {last} than at step 0, but {self.header.name!r} "
-                    "declares stationary = True; leave that out if anything depends on the step"
-                )
-
-    def answer(self, step: int, state: Fields, action: Hashable, offered: Bools) -> list[list[float]]:
-        """Return the outcomes of an action by outcome and part, with 0 in place of impossible outcomes."""
-        found = []
-        for chance, following, paid in self.asked(step, state, action, offered):
-            happens = np.broadcast_to(chance, int(offered.sum())) > 0.0
-            parts = (chance, *following, *paid)
-            found += [np.where(happens, part, 0.0).tolist() for part in parts]
-        return found
+        first, again = self.answers(0, state), self.answers(last, state)
+        if not all(np.array_equal(one, other) for one, other in zip(first, again, strict=True)):
+            raise ProblemError(
+                f"the first states have other actions or outcomes at step {last} than at step 0, but "
+                f"{self.header.name!r} declares stationary = True; leave that out if anything depends on the step"
+            )
 
     def fields(self, codes: Longs) -> Fields:
         """Return the states of codes as an array for each field."""
@@ -208,17 +179,29 @@ class Layers:
             columns.append(rest + low)
         return tuple(reversed(columns))
 
-    def coded(self, states: Longs, where: str) -> Longs:
-        """Return the codes of states [state, field], or raise if a field is out of range."""
-        self.check_fields(states.shape[1], where)
-        outside = np.argwhere((states < self.low) | (states >= np.add(self.low, self.size)))
-        if len(outside):
-            state, field = outside[0]
-            self.refuse_field(where, int(field), int(states[state, field]))
-        code = np.zeros(len(states), np.int64)
-        for column, low, size in zip(states.T, self.low, self.size, strict=True):
-            code = code * size + (column - low)
+    def coded(self, fields: Longs) -> Longs:
+        """Return the codes of states [field, state]."""
+        code: Longs = np.zeros(fields.shape[1], np.int64)
+        for field, low, size in zip(fields, self.low, self.size, strict=True):
+            code = code * size + (field - low)
         return code
+
+    def slots_of(self, codes: Longs) -> Longs:
+        """Return the slots of states; new ones are numbered in the order of their first occurrence."""
+        distinct, index = in_order_of_occurrence(codes)
+        place = np.searchsorted(self.known, distinct)
+        there = np.isin(distinct, self.known)
+        slots = np.empty(len(distinct), np.int64)
+        slots[there] = self.slot_of_known[place[there]]
+        fresh = distinct[~there]
+        slots[~there] = self.slots + np.arange(len(fresh))
+        order = np.argsort(fresh)
+        into = place[~there][order]
+        self.known = np.insert(self.known, into, fresh[order])
+        self.slot_of_known = np.insert(self.slot_of_known, into, slots[~there][order])
+        self.fresh.append(fresh)
+        self.slots += len(fresh)
+        return slots[index]
 
     def check_fields(self, count: int, where: str) -> None:
         """Raise if a state has the wrong number of fields."""
@@ -231,39 +214,69 @@ class Layers:
         raise ProblemError(f"{where}: field {name!r} is {value}, outside its range in state_ranges")
 
     def expand(self, step: int, state: Fields) -> Found:
-        """Query some states of a layer; return their rows, with one payoff each unless it depends on the outcome."""
-        answers = self.answers(step, state)
-        self.rows += int(answers.offered.sum())
-        guard_memory(self.header.name, self.slots, self.rows, step, self.limit)
-        found = Found(*collect_rows(answers, self.limits, self.slot_of_code, self.slots))
-        if found.fault[0] != NO_FAULT:
-            self.refuse(step, state, answers, *found.fault)
-        self.slots += len(found.fresh)
-        self.dependent = self.dependent or found.dependent
-        return found if found.dependent else found._replace(payoff=found.payoff[starts_of(found.sizes)[:-1]])
+        """Query some states of a layer and return their rows."""
+        offered, row, chance, code, paid = self.answers(step, state)
+        self.rows += int(offered.sum())
+        self.outcomes += len(row)
+        slot = self.slots_of(code)
+        order = np.argsort(row * self.slots + slot, kind="stable")
+        if (np.diff((row * self.slots + slot)[order]) == 0).any():
+            order = np.lexsort((*paid[::-1], slot, row))
+        row, slot, paid = row[order], slot[order], paid[:, order]
+        differs = (np.diff(row) != 0) | (np.diff(slot) != 0) | (np.diff(paid) != 0).any(axis=0)
+        first = np.flatnonzero(np.append(True, differs))
+        total = np.bincount(np.append(0, np.cumsum(differs)), chance[order]).astype(np.float64)
+        return Found(
+            offered.sum(axis=1), np.nonzero(offered)[1], np.bincount(row[first]), slot[first].astype(np.int32), total,
+            paid[:, first].T,
+        )  # fmt: skip
 
     def answers(self, step: int, state: Fields) -> Answers:
         """Query every action of some states."""
-        count = len(state[0])
-        offered = np.stack([self.offered(step, state, action) for action in self.actions])
-        if not offered.any(axis=0).all():
-            where = describe(step, state, int(np.flatnonzero(~offered.any(axis=0))[0]))
+        offered = np.stack([self.offered(step, state, action) for action in self.actions], axis=1)
+        if not offered.any(axis=1).all():
+            where = describe(step, state, int(np.argmin(offered.any(axis=1))))
             raise ProblemError(f"{where}: no action is on offer before the horizon; offer one that leads nowhere new")
-        by_action = [self.asked(step, state, action, offered[a]) for a, action in enumerate(self.actions)]
-        shape = (len(self.actions), max(map(len, by_action)))
-        answers = Answers(
-            offered, np.zeros((*shape, count)), np.empty((*shape, len(self.low), count), np.int64),
-            np.empty((*shape, len(self.limits.least), count)),
-        )  # fmt: skip
-        for a, answer in enumerate(by_action):
-            here: Any = slice(None) if offered[a].all() else offered[a]
-            for o, (chance, following, payoff) in enumerate(answer):
-                answers.chance[a, o, here] = chance
-                for f, field in enumerate(following):
-                    answers.following[a, o, f, here] = field
-                for q, number in enumerate(payoff):
-                    answers.payoff[a, o, q, here] = number
-        return answers
+        pairs, more = self.rows + int(offered.sum()), self.outcomes * BYTES_AN_OUTCOME
+        guard_memory(self.header.name, self.slots, pairs, step, self.limit, more)
+        row_of = (np.cumsum(offered) - 1).reshape(offered.shape)
+        columns: list[tuple[Any, ...]] = []
+        self.most = 1
+        for a, action in enumerate(self.actions):
+            answer = self.asked(step, state, action, offered[:, a])
+            self.most = max(self.most, len(answer))
+            rows = row_of[offered[:, a], a]
+            columns += (np.broadcast_arrays(rows, chance, *fields, *paid) for chance, fields, paid in answer)
+        row, chance, *rest = map(np.concatenate, zip(*columns, strict=True))
+        order = np.argsort(row, kind="stable")
+        row, chance, count = row[order], chance[order], len(self.low)
+        following, paid = np.array(rest[:count], np.int64)[:, order], np.array(rest[count:], np.float64)[:, order]
+        self.check(step, state, offered, row, chance, following, paid)
+        happens = chance > 0.0
+        return Answers(offered, row[happens], chance[happens], self.coded(following[:, happens]), paid[:, happens])
+
+    def check(
+        self, step: int, state: Fields, offered: Bools, row: Longs, chance: Floats, following: Longs, paid: Floats
+    ) -> None:
+        """Raise if probabilities, next states or payoffs are wrong."""
+
+        def where(wrong: int) -> str:
+            number, action = np.argwhere(offered)[wrong]
+            return f"{describe(step, state, number)}, action {self.actions[action]!r}"
+
+        total = np.bincount(row, np.where(chance >= 0.0, chance, np.nan))
+        for wrong in np.flatnonzero(~(np.abs(total - 1.0) <= ROUNDING)).tolist():
+            raise ProblemError(f"{where(wrong)}: probabilities sum to {total[wrong]:.12g}, not to 1")
+        happens = chance > 0.0
+        for f, (field, low, size) in enumerate(zip(following, self.low, self.size, strict=True)):
+            for wrong in np.flatnonzero(happens & ~((low <= field) & (field < low + size))).tolist():
+                self.refuse_field(where(row[wrong]), f, int(field[wrong]))
+        names = ("the reward", *(f"constraint {name!r}" for name in self.header.constraint_names))
+        limits = payoff_limits(self.header.reward_range, self.header.constraint_bounds)
+        for what, numbers, least, most in zip(names, paid, *limits, strict=True):
+            for wrong in np.flatnonzero(happens & ~((least <= numbers) & (numbers <= most))).tolist():
+                ends = f"from {least:g} to {most:g}"
+                raise ProblemError(f"{where(row[wrong])}: {what} is {numbers[wrong]}; it must be a number {ends}")
 
     def offered(self, step: int, state: Fields, action: Hashable) -> Bools:
         """Return [state]: is the action available?"""
@@ -304,139 +317,6 @@ class Layers:
             named = f"constraint_names is {self.header.constraint_names}"
             raise ProblemError(f"{here}: {len(paid) - 1} constraint values; {named}")
         return chance, fields, paid
-
-    def refuse(
-        self, step: int, state: Fields, answers: Answers, fault: int, s: int, a: int, o: int, which: int
-    ) -> NoReturn:
-        """Raise the error about a row."""
-        where = f"{describe(step, state, s)}, action {self.actions[a]!r}"
-        if fault == NO_FIELD:
-            self.refuse_field(where, which, int(answers.following[a, o, which, s]))
-        if fault == NO_PAYOFF:
-            what = "the reward" if which == 0 else f"constraint {self.header.constraint_names[which - 1]!r}"
-            ends = f"from {self.limits.least[which]:g} to {self.limits.most[which]:g}"
-            raise ProblemError(f"{where}: {what} is {answers.payoff[a, o, which, s]}; it must be a number {ends}")
-        raise ProblemError(f"{where}: probabilities sum to {answers.chance[a, :, s].sum():.12g}, not to 1")
-
-    def assembled(self, parts: list[Found], starts: list[int], first_probability: Floats) -> TabularModel:
-        """Build the model."""
-        if self.dependent:  # payoffs of all parts by outcome
-            parts = [
-                part if part.dependent else part._replace(payoff=np.repeat(part.payoff, part.sizes, axis=0))
-                for part in parts
-            ]
-        rows, action, sizes, following, probability, payoff = (
-            np.concatenate(each) for each in zip(*(part[:6] for part in parts), strict=True)
-        )
-        first = starts_of(sizes)
-        payoffs = Payoffs(
-            int(self.dependent), (first[:-1] if self.dependent else np.arange(len(sizes))).astype(np.int32),
-            np.ascontiguousarray(payoff[:, 0]), np.ascontiguousarray(payoff[:, 1:]),
-        )  # fmt: skip
-        codes = np.concatenate(self.codes)
-        names, slot_state = (codes, np.arange(len(codes))) if self.problem.stationary else in_order_of_occurrence(codes)
-        row_start = np.append(starts_of(rows), np.full(self.slots - len(rows), len(action)))
-        last = np.minimum(starts[1:], len(rows))  # of each layer that was queried
-        ends = [len(action)] if self.problem.stationary else row_start[last][:-1].tolist()
-        return assemble(
-            self.header,
-            shared_lists(first, following, probability, ends),
-            payoffs,
-            state_labels=list(zip(*(field.tolist() for field in self.fields(names)), strict=True)),
-            slot_state=slot_state,
-            action_labels=self.actions,
-            row_action=action,
-            row_start=row_start,
-            first_slot=np.arange(len(first_probability)),
-            first_probability=first_probability,
-            layer_start=None if self.problem.stationary else starts,
-        )
-
-
-@inlined
-def fault_of(answers: Answers, limits: Limits, s: int, a: int) -> tuple[int, int, int]:
-    """Return what is wrong with a row, its outcome, and its payoff or field."""
-    total, negative = 0.0, False
-    for o in range(answers.chance.shape[1]):
-        total += answers.chance[a, o, s]
-        negative = negative or not answers.chance[a, o, s] >= 0.0
-    if negative or not abs(total - 1.0) <= ROUNDING:
-        return NO_DISTRIBUTION, 0, 0
-    for o in range(answers.chance.shape[1]):
-        if answers.chance[a, o, s] > 0.0:
-            for q in range(answers.payoff.shape[2]):
-                if not limits.least[q] <= answers.payoff[a, o, q, s] <= limits.most[q]:
-                    return NO_PAYOFF, o, q
-            for f in range(answers.following.shape[2]):
-                if not 0 <= answers.following[a, o, f, s] - limits.low[f] < limits.size[f]:
-                    return NO_FIELD, o, f
-    return NO_FAULT, 0, 0
-
-
-@kernel
-def collect_rows(answers: Answers, limits: Limits, slot_of_code: Ints, slots: int) -> Found:
-    """Return the rows of all states, up to the first fault; new states are numbered from `slots` on."""
-    actions, most, states = answers.chance.shape
-    pairs = answers.offered.sum()
-    counts, action, sizes = np.zeros(states, np.int64), np.empty(pairs, np.int32), np.empty(pairs, np.int32)
-    following, chance = np.empty(pairs * most, np.int32), np.empty(pairs * most)
-    payoff, fresh = np.empty((pairs * most, answers.payoff.shape[2])), np.empty(pairs * most, np.int64)
-    rows, end, new, dependent, fault = 0, 0, 0, False, (NO_FAULT, 0, 0, 0, 0)
-    for s in range(states):
-        for a in range(actions):
-            if not answers.offered[a, s] or fault[0] != NO_FAULT:
-                continue
-            kind, outcome, which = fault_of(answers, limits, s, a)
-            if kind != NO_FAULT:
-                fault = (kind, s, a, outcome, which)
-                continue
-            begin = end
-            for o in range(most):
-                if not answers.chance[a, o, s] > 0.0:
-                    continue
-                dependent = dependent or (end > begin and not pays(answers.payoff, a, o, s, payoff, begin))
-                code = 0
-                for f in range(answers.following.shape[2]):
-                    code = code * limits.size[f] + answers.following[a, o, f, s] - limits.low[f]
-                if slot_of_code[code] < 0:
-                    slot_of_code[code] = slots + new
-                    fresh[new] = code
-                    new += 1
-                slot = slot_of_code[code]
-                at = end
-                while at > begin and following[at - 1] > slot:
-                    at -= 1
-                same = at
-                while same > begin and following[same - 1] == slot:
-                    if pays(answers.payoff, a, o, s, payoff, same - 1):
-                        break
-                    same -= 1
-                if same > begin and following[same - 1] == slot:
-                    chance[same - 1] += answers.chance[a, o, s]
-                    continue
-                for later in range(end, at, -1):
-                    following[later], chance[later] = following[later - 1], chance[later - 1]
-                    payoff[later] = payoff[later - 1]
-                following[at], chance[at] = slot, answers.chance[a, o, s]
-                for q in range(payoff.shape[1]):
-                    payoff[at, q] = answers.payoff[a, o, q, s]
-                end += 1
-            action[rows], sizes[rows] = a, end - begin
-            counts[s] += 1
-            rows += 1
-    return Found(
-        counts, action, sizes, following[:end].copy(), chance[:end].copy(), payoff[:end].copy(), fresh[:new].copy(),
-        dependent, fault,
-    )  # fmt: skip
-
-
-@inlined
-def pays(answered: Floats, a: int, o: int, s: int, payoff: Floats, outcome: int) -> bool:
-    """Does the answered outcome of an action pay the same as a stored one?"""
-    same = True
-    for q in range(payoff.shape[1]):
-        same = same and answered[a, o, q, s] == payoff[outcome, q]
-    return same
 
 
 def ranges_of(problem: ArrayProblem, name: str) -> tuple[list[int], list[int]]:

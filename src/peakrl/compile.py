@@ -11,22 +11,24 @@ import itertools
 import math
 import time
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from array import array
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import le
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from peakrl.checks import AT_MOST, ROUNDING, check_count, check_distribution, check_each, is_usual
 from peakrl.errors import PeakError, ProblemError, SettingsError
 from peakrl.memory import check_tables
-from peakrl.problem import NO_TRUTH_VALUES, Outcome, Problem, header_of, payoff_limits
+from peakrl.problem import NO_TRUTH_VALUES, Header, Outcome, Problem, header_of, payoff_limits
 from peakrl.progress import Progress
-from peakrl.space import StateSpace
+from peakrl.ragged import number_lists, shared_lists
+from peakrl.space import StateSpace, expand, starts_of
 from peakrl.storage import SHARE, available_memory
 from peakrl.tabular import TabularModel, assemble, warn_of_signs
-from peakrl.types import Distributions, Payoffs
+from peakrl.types import Floats, Ints, Longs, Payoffs
 
 #: Approximate bytes of Python objects and arrays while a model is built, for the memory limit.
 BYTES_A_STATE, BYTES_A_ROW, BYTES_AN_OUTCOME, BYTES_A_NUMBER = 500, 120, 60, 40
@@ -50,7 +52,7 @@ SlotOf = Callable[[Hashable, object], Any]
 
 
 class Search:
-    """The breadth-first search: collects slots, rows, shared distributions and payoff records."""
+    """The breadth-first search, which queries one state after another."""
 
     def __init__(self, problem: Problem, memory_limit: float, max_states: int) -> None:
         self.problem, self.limit, self.header = problem, memory_limit, header_of(problem)
@@ -62,21 +64,14 @@ class Search:
         #: [slot]: its state; and the slots of the states of the next layer, or of all states of a stationary problem.
         self.slots: list[Hashable] = []
         self.index: dict[Hashable, int] = {}
-        self.row_start = [0]
+        #: [slot]: number of rows; [row]: action and number of outcomes; [outcome]: next slot, probability and payoff.
+        self.counts: list[int] = []
         self.row_action: list[int] = []
-        self.row_distribution: list[int] = []
-        self.row_payoff: list[int] = []
+        self.sizes: list[int] = []
+        self.following, self.chances, self.payoffs = array("q"), array("d"), array("q")
+        #: Number of each action and of each payoff.
         self.actions: dict[Hashable, int] = {}
-        #: {next slots and their probabilities: distribution}
-        self.distributions: dict[tuple[tuple[int, ...], tuple[float, ...]], int] = {}
-        self.outcome_start = [0]
-        self.outcome_next: list[int] = []
-        self.outcome_probability: list[float] = []
-        #: Payoffs of a row: one record if they do not depend on the outcome, else one for each outcome.
-        self.payoff_keys: dict[tuple[Payoff, ...], int] = {}
-        self.outcome_dependent = False
-        #: Upper bound on the number of stored rewards and constraint values.
-        self.numbers = 0
+        self.payoff_index: dict[Payoff, int] = {}
 
     def model(self, progress: bool) -> TabularModel:
         """Search, and return the model."""
@@ -85,39 +80,38 @@ class Search:
         first_slots = [self.slot_of(state, "initial()") for state in first_states]
         if len(set(first_slots)) < len(first_slots):
             raise ProblemError(f"initial() of {name!r} names a state twice")
-        layer_start, distribution_start = [0, len(self.slots)], [0]
+        layer_start = [0, len(self.slots)]
         with Progress("Compiling", unit="pairs", enabled=progress) as bar:
             for step in itertools.count() if self.header.horizon is None else range(self.header.horizon):
                 if self.header.horizon is None and layer_start[-1] == layer_start[-2]:
                     break  # every state has been queried
-                if not self.stationary:  # next slots of different layers differ, so distributions do as well
-                    self.index, self.distributions = {}, {}
+                if not self.stationary:
+                    self.index = {}
                 for slot in range(layer_start[step], layer_start[step + 1]):
                     self.expand(step, self.slots[slot])
                     if not bar.visible:
                         self.warn_of_number(step)
-                    if len(self.row_start) % 256 == 0:
+                    if len(self.counts) % 256 == 0:
                         bar.reach(len(self.row_action), states=len(self.slots), step=step)
                 layer_start.append(len(self.slots))
-                distribution_start.append(len(self.outcome_start) - 1)
-        self.row_start.extend([len(self.row_action)] * (len(self.slots) + 1 - len(self.row_start)))
-        shared = self.stationary and (self.header.horizon is None or self.revisits(layer_start))
         labels: dict[Hashable, int] = {}
-        lists = self.row_distribution, self.outcome_start, self.outcome_next, self.outcome_probability
-        model = assemble(
+        found = Found(
+            np.array(self.counts, np.int64), np.array(self.row_action, np.int64), np.array(self.sizes, np.int64),
+            np.array(self.following, np.int32), np.array(self.chances),
+            np.array(list(self.payoff_index), np.float64)[np.array(self.payoffs)],
+        )  # fmt: skip
+        model = assembled(
             self.header,
-            Distributions(*lists, distribution_start),
-            self.payoffs(),
+            found,
+            layer_start,
+            stationary=self.stationary,
             slot_state=[labels.setdefault(state, len(labels)) for state in self.slots],
             state_labels=list(labels),
             action_labels=list(self.actions),
-            row_action=self.row_action,
-            row_start=self.row_start,
             first_slot=first_slots,
             first_probability=first_probability,
-            layer_start=None if shared else layer_start,
         )
-        if shared:
+        if model.stationary:
             self.check_stationary(model)
         return model
 
@@ -172,7 +166,7 @@ class Search:
             raise
         if not seen:
             raise ProblemError(f"{place}: no action is on offer before the horizon; offer one that leads nowhere new")
-        self.row_start.append(len(self.row_action))
+        self.counts.append(len(seen))
         self.guard_memory(step)
 
     def merge(self, outcomes: Iterable[Any], where: Place, slot_of: SlotOf) -> dict[tuple[Any, Payoff], float]:
@@ -226,57 +220,13 @@ class Search:
         raise ProblemError(f"{where}: {what} is {paid[index]}{limit}")
 
     def add_row(self, action: Hashable, merged: dict[tuple[int, Payoff], float]) -> None:
-        """Store a pair whose outcomes are {(next slot, payoff): probability}; equal distributions are stored once."""
-        items = sorted(merged.items()) if len(merged) > 1 else merged.items()
-        key = (tuple([slot for (slot, _), _ in items]), tuple([chance for _, chance in items]))
-        records = tuple([payoff for (_, payoff), _ in items])
-        if len(merged) == 1 or records.count(records[0]) == len(records):
-            records = records[:1]
-        else:
-            self.outcome_dependent = True
-        distribution = self.distributions.get(key)
-        if distribution is None:
-            distribution = self.distributions[key] = len(self.outcome_start) - 1
-            self.outcome_next.extend(key[0])
-            self.outcome_probability.extend(key[1])
-            self.outcome_start.append(len(self.outcome_next))
-        self.row_distribution.append(distribution)
-        known = self.payoff_keys.setdefault(records, len(self.payoff_keys))
-        if known == len(self.payoff_keys) - 1:
-            self.numbers += len(records) * len(records[0])
-        self.row_payoff.append(known)
+        """Store a pair whose outcomes are {(next slot, payoff): probability}."""
+        for (slot, payoff), chance in sorted(merged.items()):
+            self.following.append(slot)
+            self.chances.append(chance)
+            self.payoffs.append(self.payoff_index.setdefault(payoff, len(self.payoff_index)))
+        self.sizes.append(len(merged))
         self.row_action.append(self.actions.setdefault(action, len(self.actions)))
-
-    def payoffs(self) -> Payoffs:
-        """Return the payoff records: one for each row, or one for each outcome if any row needs that."""
-        keys = list(self.payoff_keys)
-        row_key = np.array(self.row_payoff, np.int64)
-        if not self.outcome_dependent:
-            table = np.array([key[0] for key in keys], np.float64)
-            row_payoff = row_key
-        else:
-            sizes = np.diff(self.outcome_start)[self.row_distribution]
-            firsts: dict[tuple[int, int], int] = {}
-            records: list[tuple[float, ...]] = []
-            row_payoff = np.empty(len(row_key), np.int64)
-            for row, (key_index, size) in enumerate(zip(row_key.tolist(), sizes.tolist(), strict=True)):
-                first = firsts.get((key_index, size))
-                if first is None:
-                    first = firsts[key_index, size] = len(records)
-                    key = keys[key_index]
-                    records.extend(key * size if len(key) == 1 else key)
-                row_payoff[row] = first
-            table = np.array(records, np.float64)
-        return Payoffs(int(self.outcome_dependent), row_payoff.astype(np.int32), table[:, 0], table[:, 1:])
-
-    def revisits(self, layer_start: list[int]) -> bool:
-        """Does some state with actions occur at two steps? (Slots are numbered by their first step.)"""
-        depth = np.repeat(np.arange(len(layer_start) - 1), np.diff(layer_start))
-        rows_depth = np.repeat(depth, np.diff(self.row_start))
-        starts = np.array(self.outcome_start[:-1])[self.row_distribution]
-        # The nearest next slot of a row is enough: outcomes are sorted by slot, so by depth.
-        nearest = depth[np.array(self.outcome_next)[starts]]
-        return bool((nearest != rows_depth + 1).any())
 
     def check_stationary(self, model: TabularModel) -> None:
         """Query a few states again at the last step at which they occur: the answer must equal that at the first."""
@@ -305,9 +255,71 @@ class Search:
 
     def guard_memory(self, step: int) -> None:
         """Raise if the model so far, with all Python objects, takes more than the memory limit."""
-        states, rows = len(self.slots), len(self.row_action)
-        more = len(self.outcome_next) * BYTES_AN_OUTCOME + self.numbers * BYTES_A_NUMBER
-        guard_memory(self.header.name, states, rows, step, self.limit, more)
+        numbers = len(self.payoff_index) * len(self.most)
+        more = len(self.following) * BYTES_AN_OUTCOME + numbers * BYTES_A_NUMBER
+        guard_memory(self.header.name, len(self.slots), len(self.row_action), step, self.limit, more)
+
+
+class Found(NamedTuple):
+    """What a search found, in its order; the outcomes of a row are sorted by slot."""
+
+    #: [slot]: number of rows; slots without an entry have none.
+    counts: Longs
+    #: [row]: action and number of outcomes.
+    action: Longs
+    sizes: Longs
+    #: [outcome]: next slot and probability; [outcome, 1 + I]: reward and constraints.
+    following: Ints
+    chance: Floats
+    paid: Floats
+
+
+def assembled(
+    header: Header, found: Found, layer_start: Sequence[int], *, stationary: bool, **arrays: Any
+) -> TabularModel:
+    """Return the model of a search, which stores equal distributions and payoffs once.
+
+    Slots of step h begin at layer_start[h], of those that are reached after the last step at layer_start[-2]. A
+    `stationary` problem is stored layer by layer only if no state with actions occurs at two steps.
+    """
+    start = starts_of(found.sizes)
+    counts = np.zeros(layer_start[-1], np.int64)
+    counts[: len(found.counts)] = found.counts
+    row_start = starts_of(counts)
+    shared = stationary and (header.horizon is None or revisits(found, start, counts, layer_start))
+    ends = [len(found.sizes)] if shared else row_start[layer_start[1:-1]].tolist()
+    return assemble(
+        header,
+        shared_lists(start, found.following, found.chance, ends),
+        payoffs_of(found, start),
+        row_action=found.action,
+        row_start=row_start,
+        layer_start=None if shared else layer_start,
+        **arrays,
+    )
+
+
+def revisits(found: Found, start: Longs, counts: Longs, layer_start: Sequence[int]) -> bool:
+    """Does some state with actions occur at two steps? (Slots are numbered by their first step.)"""
+    depth = np.repeat(np.arange(len(layer_start) - 1), np.diff(layer_start))
+    # The nearest next slot of a row is enough: outcomes are sorted by slot, so by depth.
+    nearest = depth[found.following[start[:-1]]]
+    return bool((nearest != np.repeat(depth, counts) + 1).any())
+
+
+def payoffs_of(found: Found, start: Longs) -> Payoffs:
+    """Return the payoff records: one for each row, or one for each outcome if any row needs that."""
+    paid, chosen = found.paid, start[:-1]
+    dependent = bool((paid != np.repeat(paid[chosen], found.sizes, axis=0)).any())
+    if not dependent:
+        paid, start = paid[chosen], np.arange(len(chosen) + 1)
+    number = np.zeros(len(paid), np.int32)
+    for column in paid.T:  # 0.0 and -0.0 are one number
+        number, _ = number_lists(np.arange(len(paid) + 1), number, (column + 0.0).view(np.uint64))
+    record, first = number_lists(start, number, np.zeros(len(paid), np.uint64))
+    sizes = np.diff(start)[first]
+    table = paid[expand(start[first], sizes)]
+    return Payoffs(int(dependent), starts_of(sizes)[record].astype(np.int32), table[:, 0], table[:, 1:])
 
 
 #: What solvers take: a problem or its model. A space without known dynamics is an error.

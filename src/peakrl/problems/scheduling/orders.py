@@ -19,6 +19,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from peakrl.checks import check_seed
 from peakrl.errors import ProblemError
 from peakrl.problems.scheduling.jobs import Job, name_of, named_jobs, with_time
@@ -27,23 +29,22 @@ from peakrl.sampling import uniform as draw_uniform
 from peakrl.schedule_labels import JobName
 
 Order = tuple[JobName, ...]
-MAX_TARDINESS, TOTAL_TARDINESS, WEIGHTED_LATE_WORK, WEIGHTED_COMPLETION = 0, 1, 2, 3
 OBJECTIVES = ("max_tardiness", "total_tardiness", "weighted_late_work", "weighted_completion", "weighted_tardiness")
 
 
-def cost_growth(objective: int, weight: float, due: int, end: int, duration: int, worst: int) -> float:
+def cost_growth(objective: str, weight: float, due: int, end: Any, duration: int, worst: Any) -> Any:
     """Return by how much an objective grows when a job ends at `end`; `worst` is the largest tardiness before.
 
     max (0, T - worst),   T,   w min(p, T),   w C   or   w T,   with C the end, T = max(0, C - d) and p the duration.
     """
-    tardiness = max(0, end - due)
-    if objective == MAX_TARDINESS:
-        return float(max(0, tardiness - worst))
-    if objective == TOTAL_TARDINESS:
-        return float(tardiness)
-    if objective == WEIGHTED_LATE_WORK:
-        return float(weight * min(duration, tardiness))
-    return float(weight * (end if objective == WEIGHTED_COMPLETION else tardiness))
+    tardiness = np.maximum(0, end - due)
+    if objective == "max_tardiness":
+        return np.maximum(0, tardiness - worst)
+    if objective == "total_tardiness":
+        return tardiness
+    if objective == "weighted_late_work":
+        return weight * np.minimum(duration, tardiness)
+    return weight * (end if objective == "weighted_completion" else tardiness)
 
 
 class InfeasibleSchedule(ProblemError):

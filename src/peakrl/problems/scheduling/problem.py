@@ -23,10 +23,10 @@ from typing import Any
 from peakrl.compile import as_model
 from peakrl.errors import PolicyError, ProblemError
 from peakrl.policy.tables import Policy
-from peakrl.problem import Outcome, Problem, header_of
+from peakrl.problem import Outcome, Problem
 from peakrl.problems.scheduling.jobs import Job, as_table, latest_end, name_of, named_jobs, uniform, with_jobs
 from peakrl.problems.scheduling.orders import OBJECTIVES, Order, cost_growth, infeasible_reason
-from peakrl.problems.scheduling.tables import tabulate_schedule
+from peakrl.problems.scheduling.tables import ScheduleArrays
 from peakrl.schedule_labels import JobName, ScheduleState
 from peakrl.specs.registry import problem
 from peakrl.specs.spec import remember
@@ -119,14 +119,7 @@ class MachineScheduling(Problem):
 
     def tabulate(self, memory_limit: float) -> TabularModel:
         """Return the compiled model, equal to that of `compile.explore`, much faster."""
-        model = tabulate_schedule(
-            header_of(self),
-            self.jobs,
-            OBJECTIVES.index(self.objective),
-            timed=self.keeps_time,
-            worst=self.keeps_worst,
-            memory_limit=memory_limit,
-        )
+        model = ScheduleArrays(self).tabulate(memory_limit)
         return replace(model, infeasible_reason=infeasible_reason(self.jobs))
 
     def _job(self, state: ScheduleState, name: Any) -> Job:
@@ -144,7 +137,7 @@ class MachineScheduling(Problem):
 
     def _cost(self, job: Job, end: int, duration: int, worst: int) -> float:
         """Return by how much the objective grows."""
-        return cost_growth(OBJECTIVES.index(self.objective), job.weight, job.due, end, duration, worst)
+        return float(cost_growth(self.objective, job.weight, job.due, end, duration, worst))
 
     def _duration(self, job: Job, times: Mapping[JobName, int]) -> int:
         if job.fixed:
