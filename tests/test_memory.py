@@ -52,8 +52,10 @@ GRID = {"kind": "thermostat", "grid": {name: [0] * 100 for name in ("a", "b", "c
         (lambda: sweep(SWEEP | {"seeds": 10**7}, dry_run=True), "seeds is 10000000; .* from 1 to 1,000,000"),
         (lambda: sweep(SWEEP | {"seeds": 10**6}, dry_run=True), "the sweep has over 1,000,000 runs"),
         (
-            lambda: compile_model(energy_harvesting(battery=50, horizon=10_000), memory_limit=1e7),
-            "1,071 states and a horizon of 10,000: .* 0.0428 GB, more than the limit of 0.01 GB",
+            lambda: compile_model(
+                energy_harvesting(battery=50, max_arrival=1, mean=0.5, horizon=10_000), memory_limit=1e6
+            ),
+            "102 states and a horizon of 10,000: .* 0.00408 GB, more than the limit of 0.001 GB",
         ),
     ],
 )

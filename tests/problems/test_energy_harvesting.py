@@ -180,12 +180,12 @@ def same_model(problem):
         {"peak_power": 2.5, "battery": 3, "max_arrival": 4},
     ],
 )
-def test_the_fast_tables_are_those_of_the_search_state_by_state(arguments):
+def test_the_model_is_that_of_the_search_state_by_state(arguments):
     same_model(energy_harvesting(**arguments))
 
 
 @seeds(25)
-def test_the_fast_tables_of_random_chains_and_sequences_are_those_of_the_search(seed):
+def test_the_models_of_random_chains_and_sequences_are_those_of_the_search(seed):
     rng = np.random.default_rng(seed)
     size = int(rng.integers(1, 5))
     sizes = {"horizon": int(rng.integers(1, 6)), "battery": int(rng.integers(0, 8)), "max_arrival": 6}
@@ -208,18 +208,10 @@ def test_models_hold_only_what_differs():
     assert frozen.num_slots == len(frozen.outcome_next) + 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({}, "at least .* states"),
-        ({"arrivals": "frozen"}, "at least .* states"),
-        ({"arrivals": [20] * 5000, "horizon": 5000}, "10,001 battery levels and 21 arrivals"),
-        ({"max_arrival": 3000}, "10,001 battery levels and 3,001 arrivals"),
-    ],
-)
-def test_a_model_beyond_the_memory_limit_is_refused_before_it_is_built(arguments, message):
+@pytest.mark.parametrize("arguments", [{}, {"arrivals": "frozen"}, {"max_arrival": 3000}])
+def test_a_model_beyond_the_memory_limit_is_refused_before_it_is_built(arguments):
     problem = energy_harvesting(battery=10_000, **arguments)
-    with pytest.raises(ProblemError, match=f"{message}.* memory_limit"):
+    with pytest.raises(ProblemError, match=r"at least .* states .* memory_limit"):
         compile_model(problem, memory_limit=1e6)
 
 

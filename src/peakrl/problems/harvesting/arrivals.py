@@ -65,9 +65,10 @@ class Arrivals:
         """Return the distribution of the first arrival."""
         return pairs_of(self.initial)
 
-    def following(self, step: int, arrival: int) -> Distribution:
-        """Return the distribution of the arrival after that of `step`."""
-        return pairs_of(self.rows(step)[arrival])
+    def following(self, step: int, arrival: Any) -> list[tuple[Any, int]]:
+        """Return (probability, next arrival) pairs after that of `step`, for one arrival or an array of them."""
+        chances = np.array(self.rows(step))
+        return [(chances[arrival, following], following) for following in range(len(chances))]
 
     def draw(self, count: int, horizon: int, seed: int) -> Longs:
         """Return `count` sequences, [sequence, step]."""
@@ -103,7 +104,7 @@ class IndependentArrivals(Arrivals):
         """Return normal(mean, std) truncated to [0, max_arrival], then rounded."""
         return cls(tuple(truncated_normal(mean, std, max_arrival).tolist()))
 
-    def following(self, step: int, arrival: int) -> Distribution:
+    def following(self, step: int, arrival: Any) -> Distribution:
         """Return the distribution of the arrival after that of `step`."""
         return self.first()
 

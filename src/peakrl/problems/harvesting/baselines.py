@@ -42,7 +42,7 @@ def greedy(problem: EnergyHarvesting) -> PowerRule:
 
 def greedy_policy(problem: EnergyHarvesting, model: TabularModel | None = None) -> Policy:
     """Return `greedy` as a table for the problem's model (compiled here unless given)."""
-    return Policy.from_rule(model or problem.tabulate(), greedy(problem))
+    return Policy.from_rule(model or problem, greedy(problem))
 
 
 # On sequences -------------------------------------------------------------------------------------------------

@@ -18,12 +18,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
+from peakrl.array_problem import ArrayProblem
 from peakrl.checks import LARGEST_SEED, check_number
 from peakrl.errors import ProblemError
 from peakrl.memory import MOST_STEPS
-from peakrl.problem import Outcome, Problem
+from peakrl.problem import Outcome
 from peakrl.problems.harvesting.arrivals import (
     LARGEST_ENERGY,
     Arrivals,
@@ -33,14 +35,12 @@ from peakrl.problems.harvesting.arrivals import (
     recorded_sequences,
     whole_number,
 )
-from peakrl.problems.harvesting.tables import tabulate
 from peakrl.specs.registry import problem
 from peakrl.specs.spec import remember
-from peakrl.tabular import TabularModel
 
 
 @dataclass(frozen=True)
-class EnergyHarvesting(Problem):
+class EnergyHarvesting(ArrayProblem):
     """The problem of one transmitter; `energy_harvesting` builds it from plain arguments."""
 
     arrivals: Arrivals
@@ -80,6 +80,10 @@ class EnergyHarvesting(Problem):
         object.__setattr__(self, "reward_range", (0.0, rate(top, self.log_base)))
         # A bound must be above 0, also if neither power nor peak can be.
         object.__setattr__(self, "constraint_bounds", (bound or 1.0,))
+        largest, steps = self.arrivals.largest, math.inf if self.horizon is None else self.horizon
+        fullest = int(min(self.battery, steps * largest)) if largest else 0
+        object.__setattr__(self, "state_ranges", {"battery": (0, fullest), "arrival": (0, largest)})
+        object.__setattr__(self, "all_actions", range(fullest + largest + 1))
 
     @property
     def max_power(self) -> int:
@@ -103,16 +107,16 @@ class EnergyHarvesting(Problem):
         battery, arrival = state
         return range(battery + arrival + 1)
 
+    def available(self, step: int, state: Any, action: Any) -> Any:
+        """Return whether battery and arrival allow a power."""
+        return state[0] + state[1] >= action
+
     def outcomes(self, step: int, state: Any, action: Any) -> list[Outcome]:
         """Return the remaining battery level with each possible next arrival."""
         battery, arrival = state
-        left = min(self.battery, battery + arrival - action)
+        left = np.minimum(self.battery, battery + arrival - action)
         payoff = self.rates[action], (self.peak_power - action,)
         return [Outcome(p, (left, following), *payoff) for p, following in self.arrivals.following(step, arrival)]
-
-    def tabulate(self, memory_limit: float = math.inf) -> TabularModel:
-        """Return the compiled model, equal to that of `compile.explore`, without querying single states."""
-        return tabulate(self, memory_limit)
 
 
 @problem(
