@@ -209,21 +209,6 @@ class Episode(NamedTuple):
         return cls(visited[:-1], np.array(rows, np.int64), visited[1:], np.array(rewards, np.float64), violation, given)
 
 
-class Choices(NamedTuple):
-    """Table of the rows that an episode takes: `rows[first + step * by_step + slot * by_slot]`."""
-
-    rows: NDArray[Any]
-    first: int
-    by_step: int
-    by_slot: int
-
-    @classmethod
-    def by_column(cls, rows: NDArray[Any]) -> Choices:
-        """Return the choices in a table [slot, column]."""
-        columns = rows.shape[1]
-        return cls(rows.reshape(-1), 0, int(columns > 1), columns)
-
-
 @dataclass(frozen=True, repr=False)
 class ProofHistory:
     """What the certified learner had proved, one entry for each check of its stopping rule."""
@@ -314,18 +299,17 @@ class Algorithm(ABC):
         """
         raise NotImplementedError  # subclasses with `observes` have no kernel
 
-    def choices(self) -> Choices:
-        """Return the table of rows to take; called again after `grow`."""
+    def choices(self) -> NDArray[Any]:
+        """[slot, column]: a view of the rows to take; called again after `grow`."""
         raise NotImplementedError  # subclasses with `observes` override `row` instead
 
     def row(self, step: int, slot: int) -> int:
         """Return the row to take."""
-        rows, first, by_step, by_slot = self.choices()
-        return int(rows[first + step * by_step + slot * by_slot])
+        return int(self.choices()[slot, step * self.space.shift])
 
-    @abstractmethod
     def greedy(self) -> NDArray[np.int64]:
         """[slot, column]: the rows of the behaviour policy of the next episode."""
+        return np.array(self.choices(), np.int64)
 
     def followed(self) -> Ints:
         """[node]: the behaviour policy in the order of a model."""
@@ -527,9 +511,9 @@ class TabularAlgorithm(Algorithm, Generic[T]):
         if HOOKS[self.store.kind].begin is not do_nothing:
             begin_played(self.tables, self.layout, generator, episode, log)
 
-    def choices(self) -> Choices:
-        """Return the greedy rows."""
-        return Choices.by_column(self.tables.greedy)  # type: ignore[attr-defined]  # others override it
+    def choices(self) -> NDArray[Any]:
+        """[slot, column]: the greedy rows."""
+        return self.tables.greedy  # type: ignore[attr-defined,no-any-return]  # others override it
 
     def learn(self, played: Episode, episode: int, log: Log) -> None:
         """Call the hook `learn`."""
@@ -544,10 +528,6 @@ class TabularAlgorithm(Algorithm, Generic[T]):
         return run_episodes(
             self.simulator, self.tables, self.path, generator, done, episodes, self.log_room, log, experience, counters
         )
-
-    def greedy(self) -> NDArray[np.int64]:
-        """[slot, column]: the greedy rows."""
-        return np.array(self.tables.greedy)  # type: ignore[attr-defined]  # others override it
 
     @property
     def proved_in(self) -> int | None:

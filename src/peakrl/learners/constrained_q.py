@@ -42,7 +42,7 @@ from peakrl.errors import SettingsError
 from peakrl.gym.adapter import Rules
 from peakrl.jit import inlined, loop
 from peakrl.learners.assumptions import Assumptions, Forbidden
-from peakrl.learners.base import Choices, LearnerSettings, Sizes, TabularAlgorithm, Task
+from peakrl.learners.base import LearnerSettings, Sizes, TabularAlgorithm, Task
 from peakrl.learners.episode import Log, Path, Simulator, note, note_episode, register
 from peakrl.learners.tables import check_rows, table
 from peakrl.sampling import U64, Words, draw_first, draw_outcome
@@ -259,9 +259,9 @@ class OptimisticQ(TabularAlgorithm[Tables]):
         """Every step of an episode may change the greedy row of its node."""
         return self.space.horizon
 
-    def choices(self) -> Choices:
-        """The greedy rows."""
-        return Choices(self.tables.choice, int(GREEDY), self.layout.node_stride * int(NODE_COLUMNS), int(NODE_COLUMNS))
+    def choices(self) -> NDArray[Any]:
+        """[slot, column]: the greedy rows."""
+        return self._by_node(self.tables.choice)[..., GREEDY].T
 
     def run(self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs) -> int:
         """Run episodes of the model."""
@@ -270,10 +270,6 @@ class OptimisticQ(TabularAlgorithm[Tables]):
         return episodes
 
     # Results -------------------------------------------------------------------------------------------------
-
-    def greedy(self) -> NDArray[np.int64]:
-        """[slot, column]: the greedy rows."""
-        return self._by_node(self.tables.choice)[..., GREEDY].T.astype(np.int64)
 
     def visits(self) -> Longs:
         """[row]: how often it was taken, at any step."""

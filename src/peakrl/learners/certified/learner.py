@@ -17,7 +17,7 @@ from pydantic import Field, field_validator
 
 from peakrl.errors import SettingsError, TargetError
 from peakrl.evaluation.curve import policy_value
-from peakrl.learners.base import Choices, Episode, LearnerSettings, ProofHistory, Task
+from peakrl.learners.base import Episode, LearnerSettings, ProofHistory, Task
 from peakrl.learners.certified.declared import NOISE, Declared, Facts, OnEnvironment, OnModel, environment_facts
 from peakrl.learners.certified.evidence import certificate, contradiction
 from peakrl.learners.certified.phases import Bounds, Rounds
@@ -150,9 +150,9 @@ class CertifiedLearner(Rounds):
             return None  # groups may rule out rows of new states
         return int(self.status.kind == CHALLENGE)
 
-    def choices(self) -> Choices:
-        """Return the rows that are followed."""
-        return Choices.by_column(self.rows)
+    def choices(self) -> NDArray[Any]:
+        """[slot, column]: the rows that the next episode follows."""
+        return self.rows
 
     def run(self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs) -> int:
         """Run some episodes of the model, fewer if the log is full or the learner stops."""
@@ -202,10 +202,6 @@ class CertifiedLearner(Rounds):
         self._begun += 1
 
     # Results -------------------------------------------------------------------------------------------------
-
-    def greedy(self) -> NDArray[np.int64]:
-        """[slot, column]: the rows that the next episode follows."""
-        return self.rows.copy()
 
     def chosen(self) -> NDArray[np.int64]:
         """[slot, column]: the candidate, the subject of the certificate."""
