@@ -421,6 +421,6 @@ def test_what_is_done_in_a_state_that_waits_is_what_is_done_there_once_it_is_ent
     learner.status.kind = kind
     for state, offer in ((100, (0, 1, 2, 3)), (101, (2,)), (102, (1, 3))):
         slot = learner.space.add(2, Observed(state, offer))
-        taken = learner.space.first_row(slot) + min(learner.place_when_new, len(offer) - 1)
+        taken = learner.space.starts[slot] + min(learner.place_when_new, len(offer) - 1)
         learner.grow(slot, Log.of_size(0))
         assert learner.row(2, slot) == taken

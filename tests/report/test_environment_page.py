@@ -2,7 +2,6 @@
 
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 import peakrl
@@ -70,17 +69,3 @@ def test_a_policy_that_the_table_shows_to_violate_is_not_called_good_whatever_wa
 
 def test_a_run_without_history_says_so(tmp_path):
     assert "No history was recorded" in written(learned(history="none"), tmp_path / "page.html")
-
-
-def test_a_history_becomes_a_table():
-    history = learned(history=10).history
-    try:
-        import pandas
-    except ImportError:
-        with pytest.raises(peakrl.PeakError, match="needs pandas, which is not installed"):
-            history.to_frame()
-        return
-    frame = history.to_frame()
-    assert isinstance(frame, pandas.DataFrame)
-    assert frame["episode"].tolist() == history.episode.tolist()
-    assert np.array_equal(frame["cumulative_violation"], history.cumulative_violation)

@@ -49,28 +49,17 @@ def steps_with(discount: float, steps: int | None) -> int:
 class Columns:
     """The columns of tables, and how much the remaining steps weigh."""
 
-    #: Steps of an episode at most; does one set of slots serve every step?
-    horizon: int
-    shared: bool
-    #: None with a horizon.
-    discount: float | None
-
-    @property
-    def shift(self) -> int:
-        """1 if a column is a step, otherwise 0."""
-        return int(self.shared and self.discount is None)
-
-    @property
-    def columns(self) -> int:
-        """One for each step if steps share slots and there is no discount, otherwise 1."""
-        return self.horizon if self.shift else 1
-
-    @property
-    def left(self) -> Floats:
-        """[step, 0 .. H]: total weight of the remaining rewards; the same at every step without an end."""
-        if self.discount is not None:
-            return np.full(self.horizon + 1, 1.0 / (1.0 - self.discount))
-        return np.arange(self.horizon, -1, -1.0)
+    def __init__(self, horizon: int, *, shared: bool, discount: float | None) -> None:
+        #: Steps of an episode at most; does one set of slots serve every step? The discount is None with a horizon.
+        self.horizon, self.shared, self.discount = horizon, shared, discount
+        #: 1 if a column is a step, otherwise 0.
+        self.shift = int(shared and discount is None)
+        #: One for each step if steps share slots and there is no discount, otherwise 1.
+        self.columns = horizon if self.shift else 1
+        #: [step, 0 .. H]: total weight of the remaining rewards; the same at every step without an end.
+        self.left: Floats = np.arange(horizon, -1, -1.0)
+        if discount is not None:
+            self.left = np.full(horizon + 1, 1.0 / (1.0 - discount))
 
 
 class ModelSpace(Columns):
@@ -88,8 +77,8 @@ class ModelSpace(Columns):
             model = model.with_horizon(None)
         every_step = model.num_slots if model.stationary else 1
         check_tables(model.name, model.lines, every_step, each=BYTES_WITH_VALUES)
-        self.model, self.shared, self.discount = model, model.stationary, discount
-        self.slots, self.rows, self.horizon = model.num_slots, model.num_rows, self.layout.horizon
+        super().__init__(self.layout.horizon, shared=model.stationary, discount=discount)
+        self.model, self.slots, self.rows = model, model.num_slots, model.num_rows
         self.slot_state, self.row_action = model.slot_state, model.row_action
         self.state_of_slot, self.action_of_row = model.state_of_slot, model.action_of_row
 
@@ -166,7 +155,10 @@ class GrowingSpace(Columns):
     """The visited states of an environment, and their actions."""
 
     def __init__(self, rules: Rules, *, by_step: bool, discount: float | None = None) -> None:
-        self.rules, self.horizon, self.shared, self.discount = rules, rules.horizon, not by_step, discount
+        super().__init__(rules.horizon, shared=not by_step, discount=discount)
+        self.rules = rules
+        #: Distance of two steps in the node numbers of a change log, large enough for all future states.
+        self.node_stride = MOST_INDICES // (self.horizon + 1) if self.shift else 0
         self.ends, self.observes_states = rules.horizon + 1 if by_step else 1, rules.observes_states
         one: dict[Hashable, int] = {}
         #: [step]: the slots of its states; the same mapping for all steps if they share slots.
@@ -233,11 +225,6 @@ class GrowingSpace(Columns):
         return self._noted().row_action
 
     @property
-    def node_stride(self) -> int:
-        """Distance of two steps in the node numbers of a change log, large enough for all future states."""
-        return MOST_INDICES // (self.horizon + 1) if self.shift else 0
-
-    @property
     def layout(self) -> Layout:
         """Layout for kernels."""
         start = self._noted().row_start.view()
@@ -255,10 +242,6 @@ class GrowingSpace(Columns):
     def action_number(self, row: int) -> int:
         """Return the number of a row's action."""
         return self.numbers[row]
-
-    def first_row(self, slot: int) -> int:
-        """Return the first of a slot's rows."""
-        return self.starts[slot]
 
     def decisions(self) -> Iterable[tuple[int, int]]:
         """Return (step, slot) for every visited state; at every step if steps share slots."""

@@ -31,7 +31,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from pydantic import Field
 
-from peakrl.jit import inlined, loop
+from peakrl.jit import loop
 from peakrl.learners.assumptions import Forbidden
 from peakrl.learners.base import TabularAlgorithm, Task
 from peakrl.learners.cmdp_limits import BudgetSettings
@@ -154,9 +154,9 @@ class TripleQLearner(TabularAlgorithm[Tables]):
         return self.space.entries_of(value.reshape(self.columns, -1).T)
 
 
-@inlined
-def greedy_row(tables: Tables, layout: Layout, step: int, slot: int) -> int:
-    """Return the row of the largest Q minus priced costs."""
+@loop
+def choose(tables: Tables, layout: Layout, step: int, slot: int, log: Log) -> None:
+    """Update the greedy row of a node: the largest Q minus priced costs."""
     best, chosen = -math.inf, layout.row_start[slot]
     for row in range(layout.row_start[slot], layout.row_start[slot + 1]):
         entry = step * layout.entry_stride + row
@@ -165,16 +165,10 @@ def greedy_row(tables: Tables, layout: Layout, step: int, slot: int) -> int:
             value -= tables.queue[j] / tables.eta * tables.cost[entry, j]
         if value > best:
             best, chosen = value, row
-    return np.int64(chosen)
-
-
-@loop
-def choose(tables: Tables, layout: Layout, step: int, slot: int, log: Log) -> None:
-    """Update the greedy row of a node."""
-    row, column = greedy_row(tables, layout, step, slot), step * tables.shift
-    if tables.greedy[slot, column] != row:
-        tables.greedy[slot, column] = row
-        note(log, step * layout.node_stride + slot, row)
+    column = step * tables.shift
+    if tables.greedy[slot, column] != chosen:
+        tables.greedy[slot, column] = chosen
+        note(log, step * layout.node_stride + slot, chosen)
 
 
 @loop

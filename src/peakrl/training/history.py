@@ -17,14 +17,12 @@ If all of these means are equal, for instance without any violation, there is no
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.checks import check_confidence, check_count, check_number
-from peakrl.errors import SettingsError
 from peakrl.evaluation.curve import PolicyCurve
 from peakrl.learners.episode import Changes
 from peakrl.tabular import TabularModel
@@ -71,7 +69,7 @@ class History:
         return f"<History of {len(self):,} points{until}{kind}: {', '.join(self.columns())}>"
 
     def columns(self) -> dict[str, NDArray[Any]]:
-        """Return {name: array}."""
+        """Return {name: array}, for instance for `pandas.DataFrame`."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
@@ -111,14 +109,6 @@ class History:
         """Return the regret of the episodes until k, given the optimal value."""
         lost: Floats = self.episode * (check_number(optimum, "optimum") - self.averaged_value)
         return lost
-
-    def to_frame(self) -> Any:
-        """Return a pandas DataFrame with one row for each point; needs pandas."""
-        try:
-            pandas = import_module("pandas")
-        except ImportError:
-            raise SettingsError("to_frame needs pandas, which is not installed; history.columns() does not") from None
-        return pandas.DataFrame(self.columns() | {"cumulative_violation": self.cumulative_violation})
 
 
 @dataclass(frozen=True)

@@ -241,7 +241,7 @@ class OnEnvironment(Declared):
             after = 0 if space.shared else step + 1
             if after == space.horizon and not space.shared:
                 continue  # the last step leads to its end, and the noise is unknown
-            for row in range(space.first_row(slot), space.first_row(slot) + len(space.offers[slot])):
+            for row in range(space.starts[slot], space.starts[slot] + len(space.offers[slot])):
                 for state, noise in self._dynamics.reached(row).items():
                     noise_next[row, noise] = after if state is None else space.lookup[after].get(state, UNMET)
                     if noise_next[row, noise] == UNMET:
