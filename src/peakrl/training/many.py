@@ -168,10 +168,9 @@ def paired(models: Any, seeds: Any) -> list[tuple[Any, int]]:
 
 def watch(futures: list[Future[Any]], look: Callable[[], None]) -> None:
     """Wait until all are done or one has failed, and call `look` from time to time."""
-    while True:
-        finished, unfinished = wait(futures, timeout=LOOK_EVERY, return_when=FIRST_EXCEPTION)
+    unfinished = set(futures)
+    while unfinished:
+        finished, unfinished = wait(unfinished, timeout=LOOK_EVERY, return_when=FIRST_EXCEPTION)
         look()
         for future in finished:
             future.result()
-        if not unfinished:
-            return
