@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +31,11 @@ from peakrl.cli import app
 from peakrl.errors import SettingsError, StorageError
 from peakrl.learners import ConstrainedQ, PosteriorSampling, SafeQ
 from peakrl.learners.infeasibility import NO_WITNESS
-from peakrl.problems import energy_harvesting, machine_scheduling, scheduling_example
+from peakrl.problems import energy_harvesting, scheduling_example
 from peakrl.report import policy_blocks
 from peakrl.report.analysis import RunAnalysis
 from peakrl.report.blocks import Section, Table, Text, exactly, run_lengths, shown
-from peakrl.report.charts import safe_chart, schedule_blocks
+from peakrl.report.charts import safe_chart
 from peakrl.report.page import Page, default_place, embedded, make_page, write_page
 from peakrl.report.policy_blocks import explorer, field_count, kept_slots, map_blocks
 from peakrl.report.sections import answer_of, section_of
@@ -176,35 +175,6 @@ def test_an_infeasible_problem_is_told_with_the_proof_of_the_learner() -> None:
     proof = next(block for block in section.blocks if isinstance(block, Table) and block.id.endswith("-proof"))
     assert len(proof.rows) == len(run.infeasibility_proof)
     assert section.blocks[0].headline == "Infeasible: no policy satisfies every constraint (proved by the learner)."  # type: ignore[union-attr]
-
-
-def test_the_charts_show_the_jobs_that_the_problem_was_made_of_whatever_the_objective() -> None:
-    problem = machine_scheduling(scheduling_example(1).jobs, objective="weighted_late_work")
-    run = learn(compile_model(problem), SafeQ(), episodes=5)
-    for block in schedule_blocks(RunAnalysis.of(run)):
-        bars = {bar["job"]: (bar["end"] - bar["start"], bar["due"], bar["deadline"]) for bar in block.content["bars"]}
-        assert bars == {str(job.name): (job.longest, job.due, job.deadline) for job in problem.jobs}
-
-
-def test_the_learned_order_stands_beside_the_one_of_dt(taken: Taken) -> None:
-    learned, best = (taken.data[f"run-jobs-run-gantt-{name}"]["bars"] for name in ("learned", "dt"))
-    assert [bar["job"] for bar in best] == ["4", "5", "1", "2", "3"]
-    assert sorted(bar["job"] for bar in learned) == ["1", "2", "3", "4", "5"]
-
-
-def test_a_run_that_does_not_tell_its_jobs_or_tells_others_gives_no_chart():
-    for spec in [
-        None,
-        {"kind": "energy_harvesting"},
-        {"kind": "scheduling_example", "number": 2},
-        {"kind": "machine_scheduling", "jobs": "/etc/hostname"},
-        {"kind": "machine_scheduling", "jobs": [{"processing": "1-2", "due": 9, "deadline": 9}] * 5},
-        {"kind": "machine_scheduling", "jobs": [{"processing": -1}]},
-        {"kind": ["machine_scheduling"]},
-        {"kind": "python", "function": "antigravity:fly"},
-    ]:
-        run = learn(replace(compile_model(scheduling_example(1)), spec=spec), SafeQ(), episodes=5)
-        assert "does not contain the jobs" in str(schedule_blocks(RunAnalysis.of(run)))
 
 
 # Maps and the explorer -----------------------------------------------------------------------------------------------

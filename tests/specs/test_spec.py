@@ -281,17 +281,5 @@ def test_a_slip_is_named_with_what_would_be_right(folder):
             ProblemSpec.from_dict(values).build(folder)
 
 
-def test_what_needs_code_or_a_further_file_is_told_apart_from_what_does_not():
-    for told, alone in [
-        ({"kind": "energy_harvesting"}, True),
-        ({"kind": "machine_scheduling", "jobs": []}, True),
-        ({"kind": "machine_scheduling", "jobs": "a.csv"}, False),
-        ({"kind": "tables", "file": "a.csv", "horizon": 1}, False),
-        ({"kind": "python", "function": "a.py:b"}, False),
-        ({"kind": "a:b"}, False),
-    ]:
-        assert ProblemSpec.from_dict(told).self_contained is alone
-
-
 def test_only_problems_of_a_users_function_run_code():
     assert {kind.name for kind in kinds().values() if kind.runs_code} == {"python"}

@@ -31,7 +31,6 @@ from peakrl.certificates.certify import (
     rounding_of,
 )
 from peakrl.checks import ROUNDING
-from peakrl.errors import PeakError
 from peakrl.evaluation import Evaluation, evaluate
 from peakrl.evaluation.rollouts import RolloutStep, rollout
 from peakrl.numerics import LEAST
@@ -39,14 +38,11 @@ from peakrl.planning import Solution, solve
 from peakrl.planning.backward import value_of
 from peakrl.planning.solution import row_costs
 from peakrl.policy.tables import Policy
-from peakrl.problems.scheduling import MachineScheduling, Schedule, dt_order_or_least_late, evaluate_order, order_of
 from peakrl.safety.safe_set import SafeSet
-from peakrl.specs.spec import ProblemSpec
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Longs
 
 if TYPE_CHECKING:
-    from peakrl.problem import Problem
     from peakrl.theory import Audit
     from peakrl.training.run import LearningRun
 
@@ -111,16 +107,6 @@ class ModelAnalysis:
             return None
         rounding = rounding_of(self.model) if self.discount is None else ROUNDING * abs(best.value)
         return below(value, best.value, rounding)
-
-    @cached_property
-    def problem(self) -> Problem | TabularModel | None:
-        """The problem that the model was compiled from; None if unknown."""
-        # The specification may come from an untrusted file: build nothing that needs code or another file.
-        try:
-            spec = None if self.model.spec is None else ProblemSpec.from_dict(self.model.spec)
-            return spec.build() if spec is not None and spec.self_contained else None
-        except PeakError:
-            return None
 
 
 @dataclass(frozen=True)
@@ -285,19 +271,6 @@ class RunAnalysis:
             return None
         best = self.optimum.value
         return 0.0 if gap == 0 else 100.0 * gap / abs(best) if best else None
-
-    @cached_property
-    def schedules(self) -> dict[str, Schedule]:
-        """The learned order of jobs and that of the DT rule; nothing if times are random or the jobs are unknown."""
-        model, problem = self.exact.model, self.exact.problem
-        if not isinstance(problem, MachineScheduling) or not (problem.fixed_times and model.deterministic):
-            return {}
-        if [job.name for job in problem.jobs] != list(model.action_labels):
-            return {}
-        found = {"learned": evaluate_order(problem.jobs, order_of(self.run.policy.likeliest))}
-        if not any(job.release for job in problem.jobs):  # the DT rule assumes that every job is available at time 0
-            found["DT"] = evaluate_order(problem.jobs, dt_order_or_least_late(problem.jobs))
-        return found
 
     def as_dict(self) -> dict[str, Any]:
         """Return certificate, metrics and verdict as plain JSON-ready values."""

@@ -182,7 +182,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Drawn:
-    """Anything else that the page's script draws: "map", "gantt" or "explorer"."""
+    """Anything else that the page's script draws: "map" or "explorer"."""
 
     id: str
     title: str

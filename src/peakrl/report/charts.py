@@ -1,4 +1,4 @@
-"""Charts of a run: learning curves, one episode, risks, schedules."""
+"""Charts of a run: learning curves, one episode, risks."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from peakrl.report.blocks import Block, Chart, Drawn, Series, Table, Text, is_number, slug
+from peakrl.report.blocks import Block, Chart, Series, Table, Text, is_number, slug
 from peakrl.report.policy_blocks import field_count, field_names, fields_of, plain_label, state_words
-from peakrl.schedule_labels import ScheduleState, ScheduleStates
 
 if TYPE_CHECKING:
     from peakrl.evaluation import RolloutStep
@@ -261,42 +260,3 @@ def budget_charts(known: ModelAnalysis) -> list[Chart]:
               [dotted("optimum", list(curve), list(curve.values()), "green")], note=note)
         for name, curve in curves.items() if curve
     ]  # fmt: skip
-
-
-# Schedules ----------------------------------------------------------------------------------------------------------
-
-#: Most bars of a readable chart.
-MOST_JOBS = 60
-#: Title and explanation of an order.
-ORDERS = {
-    "learned": ("Learned order", ""),
-    "DT": (
-        "Order of the DT rule, for comparison",
-        " The rule fills the last position first, with the least tardy of the jobs whose deadline allows it.",
-    ),
-}
-
-
-def schedule_blocks(analysis: RunAnalysis) -> list[Block]:
-    """Return Gantt charts of the learned order and of the DT rule; nothing if it is not a scheduling problem."""
-    model = analysis.exact.model
-    if not isinstance(model.state_labels, ScheduleStates) and not isinstance(model.state_labels[0], ScheduleState):
-        return []
-    if not model.deterministic:
-        return [Text("Processing times are random, so there is no single order; see the policy explorer.")]
-    if model.horizon > MOST_JOBS:
-        return [Text(f"{model.horizon} jobs are too many for a chart.")]
-    if not analysis.schedules:
-        return [Text("The run does not contain the jobs, so there is no chart of the order.")]
-    objective, blocks = getattr(analysis.exact.problem, "objective", ""), []
-    for maker, schedule in analysis.schedules.items():
-        title, rule = ORDERS[maker]
-        bars = [
-            {"job": str(bar.job), "start": bar.start, "end": bar.end, "deadline": bar.deadline, "due": bar.due}
-            for bar in schedule.bars
-        ]
-        cost = f"{objective.replace('_', ' ').capitalize()} {schedule.objective(objective):g}"
-        missed = f"deadlines missed by {schedule.violation} in total"
-        note = f"{' → '.join(map(str, schedule.order))}. {cost}, {missed}.{rule}"
-        blocks.append(Drawn(f"gantt-{maker.lower()}", title, "gantt", {"bars": bars}, note))
-    return list(blocks)

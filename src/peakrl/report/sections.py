@@ -28,7 +28,7 @@ from peakrl.report.blocks import (
     shown_state,
     slug,
 )
-from peakrl.report.charts import curve_blocks, episode_blocks, margins_table, risk_blocks, schedule_blocks
+from peakrl.report.charts import curve_blocks, episode_blocks, margins_table, risk_blocks
 from peakrl.report.endless import run_section
 from peakrl.report.policy_blocks import explorer, map_blocks
 
@@ -74,9 +74,8 @@ def section_of(analysis: RunAnalysis, name: str, share: int = 1) -> Section:
     if analysis.on_environment:
         stories.append(("policy", "Policy", "", [*maps, decisions(run, folded=bool(maps))]))
     else:
-        does = [*schedule_blocks(analysis), *maps, explorer(analysis, share)]
         stories += [
-            ("policy", "Policy", "", does),
+            ("policy", "Policy", "", [*maps, explorer(analysis, share)]),
             ("episode", "One episode", EPISODES[analysis.exact.model.deterministic], episode_blocks(analysis)),
             ("risk", "Risk", "", risk_blocks(analysis)),
         ]

@@ -88,12 +88,6 @@ class ProblemSpec:
         """Return the code that building it runs, as (key, name) pairs; `where` is the table of this problem."""
         return [(f"{where}.function", self.parameters["function"])] if self.runs_code else []
 
-    @property
-    def self_contained(self) -> bool:
-        """Can it be built without other files and without code that it names? (For files of unknown origin.)"""
-        named = (self.parameters.get(name) for name in kind_named(self.kind).files)
-        return not self.runs_code and not any(isinstance(value, str) for value in named)
-
     def build(self, folder: str | Path = ".") -> Problem | TabularModel:
         """Return the problem, or the model if the kind yields one; paths are relative to `folder`."""
         built: Problem | TabularModel = kind_named(self.kind).build(self._own, Path(folder))

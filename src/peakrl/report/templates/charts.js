@@ -204,10 +204,9 @@
 
   const tableRows = (table) => [...table.rows].map((row) => [...row.cells].map((c) => c.dataset.value ?? c.textContent));
 
-  // A map and a schedule as they are shown now; curves with their spread.
+  // A map as it is shown now; curves with their spread.
   function chartRows(id) {
     const spec = data[id];
-    if (spec.bars) return [Object.keys(spec.bars[0]), ...spec.bars.map((bar) => Object.values(bar))];
     if (!spec.series) {
       const plot = document.getElementById(id), map = plot.data[0], title = (axis) => plot.layout[axis].title.text;
       const rows = map.text.flatMap((line, i) => line.map((text, j) => [map.x[j], map.y[i], text]));

@@ -1,4 +1,4 @@
-// Maps, Gantt charts and the policy explorer.
+// Maps and the policy explorer.
 (() => {
   "use strict";
   const { data, drawers, draw, stateOf, colour, layout, axis, config, escaped, all } = window.peakrl;
@@ -195,30 +195,6 @@
     slider.nextElementSibling.textContent = spec.fields[field].values[Number(slider.value)];
     draw(id);
   });
-
-  // --- Gantt charts ---
-  drawers.gantt = (id, spec) => {
-    const names = spec.bars.map((bar) => `job ${bar.job}`);
-    const late = spec.bars.map((bar) => bar.end > bar.deadline);
-    const marks = (name, key, paint, dash) => ({
-      type: "scatter", mode: "markers", name, x: spec.bars.map((bar) => bar[key]), y: names,
-      marker: { symbol: dash ? "diamond-open" : "line-ns-open", size: dash ? 9 : 18, color: paint, line: { color: paint, width: dash ? 2 : 3 } },
-      hovertemplate: `%{y}: ${name} %{x}<extra></extra>`,
-    });
-    const bars = {
-      type: "bar", orientation: "h", base: spec.bars.map((bar) => bar.start), x: spec.bars.map((bar) => bar.end - bar.start),
-      y: names, marker: { color: late.map((is) => colour(is ? "orange" : "sky")) }, name: "processing",
-      customdata: spec.bars.map((bar) => [bar.start, bar.end, bar.due ?? "never late", bar.deadline]),
-      hovertemplate: "%{y}: %{customdata[0]} to %{customdata[1]}, due %{customdata[2]}, deadline %{customdata[3]}<extra></extra>",
-    };
-    document.getElementById(id).style.height = `${7 + 2 * names.length}rem`;
-    const dues = spec.bars.some((bar) => bar.due !== null) ? [marks("due", "due", colour("purple"), true)] : [];
-    Plotly.react(id, [bars, ...dues, marks("deadline", "deadline", colour("ink"), false)],
-      layout(spec, {
-        xaxis: { ...axis("time"), rangemode: "tozero" }, yaxis: { ...axis(""), autorange: "reversed" }, showlegend: true,
-        legend: { orientation: "h", y: -0.28, font: { size: 12 } }, bargap: 0.35, dragmode: false,
-      }), config);
-  };
 
   // --- explorer ---
   const explorers = {};
