@@ -291,7 +291,7 @@ def assembled(
     return assemble(
         header,
         shared_lists(start, found.following, found.chance, ends),
-        payoffs_of(found, start),
+        payoffs_of(found.paid, start),
         row_action=found.action,
         row_start=row_start,
         layer_start=None if shared else layer_start,
@@ -307,12 +307,14 @@ def revisits(found: Found, start: Longs, counts: Longs, layer_start: Sequence[in
     return bool((nearest != np.repeat(depth, counts) + 1).any())
 
 
-def payoffs_of(found: Found, start: Longs) -> Payoffs:
-    """Return the payoff records: one for each row, or one for each outcome if any row needs that."""
-    paid, chosen = found.paid, start[:-1]
-    dependent = bool((paid != np.repeat(paid[chosen], found.sizes, axis=0)).any())
+def payoffs_of(paid: Floats, start: Longs) -> Payoffs:
+    """Return payoff records, given [outcome, 1 + I]: one for each row, or one for each outcome if any row needs that.
+
+    The outcomes of a row are start[row] .. start[row + 1].
+    """
+    dependent = bool((paid != np.repeat(paid[start[:-1]], np.diff(start), axis=0)).any())
     if not dependent:
-        paid, start = paid[chosen], np.arange(len(chosen) + 1)
+        paid, start = paid[start[:-1]], np.arange(len(start))
     number = np.zeros(len(paid), np.int32)
     for column in paid.T:  # 0.0 and -0.0 are one number
         number, _ = number_lists(np.arange(len(paid) + 1), number, (column + 0.0).view(np.uint64))

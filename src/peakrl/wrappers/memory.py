@@ -27,7 +27,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from peakrl.compile import compile_model, guard_memory, is_problem
+from peakrl.compile import compile_model, guard_memory, is_problem, payoffs_of
 from peakrl.errors import ProblemError, SettingsError
 from peakrl.gym.adapter import five_values, is_environment, kept
 from peakrl.gym.constrained_env import reported
@@ -38,7 +38,7 @@ from peakrl.space import expand, starts_of
 from peakrl.spaces import unlabelled_part
 from peakrl.storage import SHARE, available_memory
 from peakrl.tabular import TabularModel, assemble
-from peakrl.types import Floats, Longs, MemoryAxis, Payoffs
+from peakrl.types import Floats, Longs, MemoryAxis
 from peakrl.visited import label_of
 
 #: Products of the numbers of states and memories are 64-bit integers.
@@ -317,7 +317,7 @@ class Product:
                 (*base.constraint_tolerances, *(0.0 for _ in self.automata)) if base.constraint_tolerances else (),
             ),
             shared_lists(start, slots_of(reached).astype(np.int32), transitions.probability[index], ends),
-            self.payoffs(row, start, sizes, values),
+            payoffs_of(self.paid(row, start, sizes, values), start),
             state_labels=[(*label, *rest) for label, *rest in zip(parts, *memory, strict=True)],
             slot_state=slot_state,
             action_labels=base.action_labels,
@@ -335,20 +335,12 @@ class Product:
         _, first, index = np.unique(state, return_index=True, return_inverse=True)
         return self.coded(slot, memories)[first], index
 
-    def payoffs(self, row: Longs, start: Longs, sizes: Longs, values: Floats) -> Payoffs:
-        """Return rewards and constraints: one record for each row, or for each outcome if they depend on it."""
-        own, chosen = self.base.payoffs, start[:-1]
-        dependent = own.stride == 1 or bool((values != np.repeat(values[chosen], sizes, axis=0)).any())
-        record = np.repeat(own.row_payoff[row].astype(np.int64), sizes)
-        if own.stride == 1:
-            record += np.arange(len(record)) - np.repeat(chosen, sizes)
-        if not dependent:
-            record, values = record[chosen], values[chosen]
-        paid = np.column_stack([own.reward[record], own.constraints[record], values])
-        if dependent:
-            return Payoffs(1, chosen.astype(np.int32), paid[:, 0], paid[:, 1:])
-        table, which = np.unique(paid, axis=0, return_inverse=True)
-        return Payoffs(0, which.reshape(-1).astype(np.int32), table[:, 0], table[:, 1:])
+    def paid(self, row: Longs, start: Longs, sizes: Longs, values: Floats) -> Floats:
+        """Return the rewards and constraints of each outcome."""
+        own = self.base.payoffs
+        place = np.arange(len(values)) - np.repeat(start[:-1], sizes)
+        record = np.repeat(own.row_payoff[row].astype(np.int64), sizes) + own.stride * place
+        return np.column_stack([own.reward[record], own.constraints[record], values])
 
 
 # Environments ------------------------------------------------------------------------------------------------------
