@@ -76,7 +76,7 @@ def test_a_new_problem_is_known_to_the_command_line_files_templates_sweeps_and_g
     entry = {"kind": "toy", "grid": {"steps": [1, 2]}}
     plan = read_plan({"seeds": 1, "episodes": 1, "settings": [{"learner": "SafeQ"}], "problems": [entry]})
     configs = [canonical(choice.config, "problem") for choice in plan.problems]
-    assert [prepared(config, 0, ".")[1].horizon for config in configs] == [1, 2]
+    assert [prepared(config, ".")[1].horizon for config in configs] == [1, 2]
     monkeypatch.setitem(ENVIRONMENTS, "Toy-v0", "toy")
     register_environments()
     env = gymnasium.make("peakrl/Toy-v0", steps=6, disable_env_checker=True)

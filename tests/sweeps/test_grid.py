@@ -63,9 +63,9 @@ def entry(**extra: Any) -> dict[str, Any]:
     }
 
 
-def same(config: dict[str, Any], problem: Problem, seed: int = 0) -> bool:
+def same(config: dict[str, Any], problem: Problem) -> bool:
     """Does a configuration stand for this problem?"""
-    return prepared(canonical(config, "problem"), seed, ".")[1].digest == compile_model(problem).digest
+    return prepared(canonical(config, "problem"), ".")[1].digest == compile_model(problem).digest
 
 
 def test_a_grid_is_every_combination(tmp_path: Path) -> None:
@@ -99,13 +99,6 @@ def test_problems_and_settings_are_the_ones_described(tmp_path: Path) -> None:
 )
 def test_seeds_can_be_given_in_three_ways(seeds: Any, expected: list[int]) -> None:
     assert [task.config["seed"] for task in read_plan(entry(seeds=seeds)).tasks] == expected
-
-
-def test_a_problem_may_follow_the_seed_of_the_run() -> None:
-    frozen = {"kind": "energy_harvesting", "arrivals": "frozen", "follow_seed": True}
-    (choice,) = read_plan(entry(problems=[frozen])).problems
-    assert same(choice.config, energy_harvesting(arrivals="frozen", seed=5), 5)
-    assert not same(choice.config, energy_harvesting(arrivals="frozen", seed=5), 6)
 
 
 def test_jobs_stand_in_the_file_or_in_one_beside_it(tmp_path: Path) -> None:
@@ -169,15 +162,14 @@ def make(seed=0):
 """
 
 
-@pytest.mark.parametrize("follow", [False, True])
 def test_an_edit_of_what_a_users_problem_imports_makes_other_runs(
-    follow: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the file itself not one byte changes: the model that comes out does, and it is part of the key."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(IMPORTING)
     (tmp_path / "costs.py").write_text("COST = 1\n")
-    described = entry(problems=[{"kind": "python", "function": "mine.py:make", "follow_seed": follow}], points=0)
+    described = entry(problems=[{"kind": "python", "function": "mine.py:make"}], points=0)
     before = sweep(described, workers=1)
     assert (before.made, before.found) == (1, 0)
     assert sweep(described, workers=1).found == 1

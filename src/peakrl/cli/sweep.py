@@ -36,7 +36,7 @@ def sweep(
     retries
         Retries of a run whose worker died.
     dry_run
-        List missing runs without running anything.
+        List missing runs without running them.
     """
     from peakrl.sweeps.grid import sweep as run_sweep
 
@@ -55,7 +55,7 @@ def report_json(report: SweepReport, *, dry_run: bool) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "name": report.plan.name,
         "folder": str(report.folder),
-        "runs": report.found + report.made + len(report.failures) + len(report.missing) + len(report.plan.unknown),
+        "runs": report.found + report.made + len(report.failures) + len(report.missing),
         "found": report.found,
         "made": report.made,
         "failed": [
@@ -65,7 +65,6 @@ def report_json(report: SweepReport, *, dry_run: bool) -> dict[str, Any]:
     }
     if dry_run:
         answer["missing"] = [{"key": task.key, **brief(task)} for task in report.missing]
-        answer["unknown"] = report.plan.unknown
     return answer
 
 
@@ -80,10 +79,6 @@ def show_report(report: SweepReport, *, dry_run: bool) -> None:
         for task in report.missing:
             say(task)
         say(f"Runs: {len(report.missing):,} missing, {report.found:,} found; {report.folder}")
-        if report.plan.unknown:
-            say(
-                f"{len(report.plan.unknown):,} more are unknown: they depend on code, which a dry run does not execute."
-            )
         return
     say(f"Runs: {report.made:,} made, {report.found:,} found, {len(report.failures):,} failed; {report.folder}")
     for failure in report.failures:

@@ -28,20 +28,19 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from peakrl.checks import LARGEST_SEED, MOST_EPISODES, check_count
 from peakrl.errors import SweepError
-from peakrl.gym.env_spec import EnvironmentSpec, described_target
+from peakrl.gym.env_spec import described_target
 from peakrl.learners import DEFAULT
 from peakrl.specs.registry import unknown_key
 from peakrl.specs.spec import as_plain, located, parsed
-from peakrl.specs.user_code import is_name, permit
+from peakrl.specs.user_code import permit
 from peakrl.sweeps.executor import Failure, complete, missing_tasks
 from peakrl.sweeps.learning import FUNCTION, described, with_source
 from peakrl.sweeps.store import MARKER, Result, Store, Task
@@ -53,20 +52,12 @@ DEFAULT_POINTS = 200
 MOST_CHOICES, MOST_RUNS = 100_000, 1_000_000
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(NamedTuple):
     """A problem or settings by name."""
 
     name: str
-    #: The code that it names, each with its key.
-    code: Sequence[tuple[str, Any]]
-    #: Returns the configuration; this may run the code.
-    configure: Callable[[], dict[str, Any]]
-
-    @cached_property
-    def config(self) -> dict[str, Any]:
-        """The configuration, with the digests of what it depends on."""
-        return self.configure()
+    #: The configuration, with the digests of what it depends on.
+    config: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -80,8 +71,6 @@ class SweepPlan:
     problems: tuple[Choice, ...]
     settings: tuple[Choice, ...]
     tasks: tuple[Task, ...]
-    #: Names of the runs that depend on code, if no code may be run.
-    unknown: tuple[str, ...] = ()
 
     def names(self) -> dict[str, Any]:
         """The names that the folder stores: of problems and settings."""
@@ -93,16 +82,12 @@ class SweepPlan:
 
 
 def read_plan(
-    source: str | Path | Mapping[str, Any],
-    folder: str | Path | None = None,
-    *,
-    trust: bool = False,
-    run_code: bool = True,
+    source: str | Path | Mapping[str, Any], folder: str | Path | None = None, *, trust: bool = False
 ) -> SweepPlan:
     """Return the checked plan of a sweep file or mapping.
 
     A file that names code is refused unless `trust` allows it (`peakrl.specs.user_code`); a mapping comes from the
-    caller's own code. Without `run_code` no code is run, and the runs that depend on it are `unknown`.
+    caller's own code.
     """
     if isinstance(source, Mapping):
         table, base, name = dict(source), Path(), "sweep"
@@ -111,14 +96,23 @@ def read_plan(
         table, base, name = read_table(path), path.absolute().parent, path.stem
     check_keys(table, KEYS, "")
     name = text(table, "name", "name", name)
-    problems, settings = tuple(named(table, "problems", base)), tuple(named(table, "settings", base))
-    if run_code and not isinstance(source, Mapping):
-        permit(source, [code for choice in (*problems, *settings) for code in choice.code], trust)
+    specs, values = distinct(problem_specs(table)), distinct(settings_values(table))
+    if not isinstance(source, Mapping):
+        code = [named for where, spec in specs.values() for named in spec.code(where)]
+        permit(source, [*code, *((f"{where}.learner", own["learner"]) for where, own in values.values())], trust)
     target = Path(folder) if folder is not None else base / text(table, "folder", "folder", f"results/{name}")
-    runs = list(plan_runs(table, problems, settings, run_code=run_code))
-    tasks = tuple(run for run in runs if isinstance(run, Task))
-    unknown = tuple(run for run in runs if isinstance(run, str))
-    return SweepPlan(name, target, str(base.absolute()), problems, settings, tasks, unknown)
+    runs = list(plan_runs(table, len(specs) * len(values)))
+    problems = tuple(Choice(name, problem_config(*found, base)) for name, found in specs.items())
+    settings = tuple(Choice(name, settings_config(*found, base)) for name, found in values.items())
+    tasks = [
+        Task(
+            FUNCTION,
+            {"problem": problem.config, "settings": setting.config, **run},
+            f"{problem.name}, {setting.name}, {run['episodes']:,} episodes, seed {run['seed']}",
+        )
+        for problem, setting, run in itertools.product(problems, settings, runs)
+    ]
+    return SweepPlan(name, target, str(base.absolute()), problems, settings, tuple(tasks))
 
 
 def read_table(path: Path) -> dict[str, Any]:
@@ -141,15 +135,14 @@ def check_keys(given: Mapping[str, Any], known: tuple[str, ...], where: str) -> 
 # --- problems and settings ---
 
 
-def named(table: Mapping[str, Any], key: str, base: Path) -> Iterator[Choice]:
-    """Yield the problems or settings of a list of tables; names must differ."""
-    seen: dict[str, str] = {}
-    for where, given in tables(table, key):
-        for choice in (problem_choices if key == "problems" else settings_choices)(given, where, base):
-            if choice.name in seen:
-                raise SweepError(f"{where}.name: {choice.name!r} is already the name of {seen[choice.name]}")
-            seen[choice.name] = where
-            yield choice
+def distinct(found: Iterable[tuple[str, str, Any]]) -> dict[str, tuple[str, Any]]:
+    """Return {name: (where, what)} of (name, where, what); names must differ."""
+    named: dict[str, tuple[str, Any]] = {}
+    for name, where, what in found:
+        if name in named:
+            raise SweepError(f"{where}.name: {name!r} is already the name of {named[name][0]}")
+        named[name] = where, what
+    return named
 
 
 def tables(table: Mapping[str, Any], key: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -163,42 +156,39 @@ def tables(table: Mapping[str, Any], key: str) -> Iterator[tuple[str, Mapping[st
         yield f"{key}[{index}]", as_plain(one, f"{key}[{index}]")
 
 
-def problem_choices(given: Mapping[str, Any], where: str, base: Path) -> Iterator[Choice]:
-    """Yield the problems of a table."""
-    kind = text(given, "kind", f"{where}.kind")
-    name = text(given, "name", f"{where}.name", kind)
-    follow = given.get("follow_seed", False)
-    if not isinstance(follow, bool):
-        raise SweepError(f"{where}.follow_seed is {follow!r}; it must be true or false")
-    for suffix, parameters in combinations(given, ("kind", "name", "follow_seed"), where):
-        with located(where):
-            spec = described_target({"kind": kind, **parameters})
-        if spec.kind == "logs":
-            raise SweepError(f"{where}: a log has its own episodes and certifies one run of it: use `peakrl train`")
-        if follow and isinstance(spec, EnvironmentSpec):
-            raise SweepError(f"{where}.follow_seed: environments are always reset with seeds of the run")
-
-        def configure(spec: Any = spec) -> dict[str, Any]:
+def problem_specs(table: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Yield the name, the table and the specification of each problem."""
+    for where, given in tables(table, "problems"):
+        kind = text(given, "kind", f"{where}.kind")
+        name = text(given, "name", f"{where}.name", kind)
+        for suffix, parameters in combinations(given, ("kind", "name"), where):
             with located(where):
-                return described(spec, base, follow_seed=follow)[0]
+                spec = described_target({"kind": kind, **parameters})
+            if spec.kind == "logs":
+                raise SweepError(f"{where}: a log has its own episodes and certifies one run of it: use `peakrl train`")
+            yield name + suffix, where, spec
 
-        yield Choice(name + suffix, spec.code(where), configure)
+
+def problem_config(where: str, spec: Any, base: Path) -> dict[str, Any]:
+    """Return the configuration of a problem; this may run code."""
+    with located(where):
+        return described(spec, base)[0]
 
 
-def settings_choices(given: Mapping[str, Any], where: str, base: Path) -> Iterator[Choice]:
-    """Yield the settings of a table."""
-    learner = text(given, "learner", f"{where}.learner", DEFAULT)
-    preset = f".{given['preset']}" if "preset" in given else ""
-    name = text(given, "name", f"{where}.name", learner + preset)
-    for suffix, parameters in combinations(given, ("learner", "name"), where):
-        values = {"learner": learner, **parameters}
+def settings_values(table: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield the name, the table and the values of each settings."""
+    for where, given in tables(table, "settings"):
+        learner = text(given, "learner", f"{where}.learner", DEFAULT)
+        preset = f".{given['preset']}" if "preset" in given else ""
+        name = text(given, "name", f"{where}.name", learner + preset)
+        for suffix, parameters in combinations(given, ("learner", "name"), where):
+            yield name + suffix, where, {"learner": learner, **parameters}
 
-        def configure(values: dict[str, Any] = values) -> dict[str, Any]:
-            # Without default values: new settings of later versions do not change the keys of these runs.
-            return with_source(learner_settings(values, where, base).brief(), base)
 
-        code = [(f"{where}.learner", values["learner"])] if is_name(values["learner"]) else []
-        yield Choice(name + suffix, code, configure)
+def settings_config(where: str, values: dict[str, Any], base: Path) -> dict[str, Any]:
+    """Return the configuration of settings; this may run code."""
+    # Without default values: new settings of later versions do not change the keys of these runs.
+    return with_source(learner_settings(values, where, base).brief(), base)
 
 
 def combinations(entry: Mapping[str, Any], own: tuple[str, ...], where: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -223,25 +213,18 @@ def combinations(entry: Mapping[str, Any], own: tuple[str, ...], where: str) -> 
 # --- runs ---
 
 
-def plan_runs(
-    table: Mapping[str, Any], problems: tuple[Choice, ...], settings: tuple[Choice, ...], *, run_code: bool
-) -> Iterator[Task | str]:
-    """Yield the task of each run; only its name if it depends on code that may not be run."""
+def plan_runs(table: Mapping[str, Any], pairs: int) -> Iterator[dict[str, int]]:
+    """Yield episodes, seed and points of the runs of each of the pairs of a problem and settings."""
     points = whole(table.get("points", DEFAULT_POINTS), "points", 0, 1_000_000)
     for key in ("episodes", "seeds"):
         if table.get(key) is None:
             raise SweepError(f"{key} is missing")
     episodes = whole_numbers(table["episodes"], "episodes", 1, MOST_EPISODES)
     seeds = seed_list(table["seeds"], "seeds")
-    if len(problems) * len(settings) * len(episodes) * len(seeds) > MOST_RUNS:
+    if pairs * len(episodes) * len(seeds) > MOST_RUNS:
         raise SweepError(f"the sweep has over {MOST_RUNS:,} runs; cut it into several")
-    for problem, setting, count, seed in itertools.product(problems, settings, episodes, seeds):
-        name = f"{problem.name}, {setting.name}, {count:,} episodes, seed {seed}"
-        if not run_code and (problem.code or setting.code):
-            yield name
-            continue
-        run = {"episodes": count, "seed": seed, "points": points}
-        yield Task(FUNCTION, {"problem": problem.config, "settings": setting.config, **run}, name)
+    for count, seed in itertools.product(episodes, seeds):
+        yield {"episodes": count, "seed": seed, "points": points}
 
 
 def seed_list(given: Any, where: str) -> list[int]:
@@ -353,7 +336,7 @@ def sweep(
     retries:
         Retries of a run whose worker died.
     dry_run:
-        List missing runs without running anything; those that depend on code are `plan.unknown`.
+        List missing runs without running them. The models of the problems are compiled.
     progress:
         Show progress on stderr.
     trust:
@@ -373,7 +356,7 @@ def sweep(
     >>> len(peakrl.sweep(source, folder="results", dry_run=True).missing)
     2
     """
-    plan = read_plan(source, folder, trust=trust, run_code=not dry_run)
+    plan = read_plan(source, folder, trust=trust)
     if dry_run:
         unique = list(dict.fromkeys(plan.tasks))
         there = (plan.folder / MARKER).exists()

@@ -3,8 +3,7 @@
     gap = optimum - value        for the last policy and the averaged one
 
 A problem, {"kind": ..., "parameters": {...}}, carries the digest of its compiled model and of the source files that it
-names, so that results of an older version are not reused. With `follow_seed` the seed of the run is a parameter of the
-problem; the digest is then that of seed 0.
+names, so that results of an older version are not reused.
 
 Environments with a transition table are evaluated exactly on it (`certificates.certify`). For others, `sampled` is the
 number of new episodes that value and violation are means of; the optimum is unknown, and the curve consists of means of
@@ -53,8 +52,8 @@ def learn_run(config: dict[str, Any]) -> dict[str, Any]:
     """Learn once and return the values and arrays to store."""
     episodes, seed, points, folder = config["episodes"], config["seed"], config["points"], FOLDER.get()
     settings = learner_of(config["settings"], Path(folder))
-    follow, discount = config["problem"].get("follow_seed", False), config["problem"]["parameters"].get("discount")
-    spec, table, best = prepared(canonical(config["problem"], "problem"), seed if follow else 0, folder)
+    discount = config["problem"]["parameters"].get("discount")
+    spec, table, best = prepared(canonical(config["problem"], "problem"), folder)
     if isinstance(spec, EnvironmentSpec):
         target = spec.open_again(folder, table)
         run = learn(target.subject, settings, episodes=episodes, seed=seed)
@@ -142,29 +141,26 @@ def sampled_curve(history: History, points: int) -> dict[str, Any]:
 # Problems and settings as configurations ----------------------------------------------------------------------------
 
 
-def described(
-    spec: ProblemSpec | EnvironmentSpec, folder: Path, *, follow_seed: bool = False
-) -> tuple[dict[str, Any], TabularModel | None]:
+def described(spec: ProblemSpec | EnvironmentSpec, folder: Path) -> tuple[dict[str, Any], TabularModel | None]:
     """Return the configuration of a problem or an environment with all digests, and its model or transition table."""
     if "discount" in spec.parameters and isinstance(spec, EnvironmentSpec):
         raise SweepError("a sweep of environments needs a horizon: leave discount out")
-    config = {"kind": spec.kind, "parameters": dict(spec.parameters)} | ({"follow_seed": True} if follow_seed else {})
+    config: dict[str, Any] = {"kind": spec.kind, "parameters": dict(spec.parameters)}
     if isinstance(spec, EnvironmentSpec):
         table, digests = spec.open(folder).table, spec.source_digests(folder)
     else:
-        first = seeded(spec, 0, follow=follow_seed)
-        built = first.build(folder)
+        built = spec.build(folder)
         # The content of a file of jobs replaces its name.
         read = {} if spec.runs_code or built.spec is None else built.spec
         config["parameters"] = {name: read.get(name, value) for name, value in spec.parameters.items()}
-        table, source = first.compile(folder), spec.source_digest(folder)
+        table, source = spec.compile(folder), spec.source_digest(folder)
         digests = {} if source is None else {"source": source}
     return config | digests | ({} if table is None else {"model": table.digest}), table
 
 
 @lru_cache(maxsize=8)
 def prepared(
-    problem: str, seed: int, folder: str
+    problem: str, folder: str
 ) -> tuple[ProblemSpec | EnvironmentSpec, TabularModel | None, Solution[Policy] | None]:
     """Return the problem or environment of a configuration, its model and the optimum.
 
@@ -172,18 +168,10 @@ def prepared(
     """
     config = json.loads(problem)
     spec = described_target({"kind": config["kind"], **config["parameters"]})
-    follow = config.get("follow_seed", False)
-    now, table = described(spec, Path(folder), follow_seed=follow)
+    now, table = described(spec, Path(folder))
     if canonical(now, "problem") != problem:
         raise SweepError(f"the problem {spec.as_dict()} has changed since the sweep was started: start it again")
-    if follow and isinstance(spec, ProblemSpec):
-        table = seeded(spec, seed, follow=True).compile(folder)
     return spec, table, None if table is None else solve(table, discount=config["parameters"].get("discount"))
-
-
-def seeded(spec: ProblemSpec, seed: int, *, follow: bool) -> ProblemSpec:
-    """Return the problem of a run."""
-    return spec.with_parameters({"seed": seed}) if follow else spec
 
 
 def with_source(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
