@@ -350,3 +350,42 @@ def test_a_false_declaration_is_an_error_on_a_model():
     stuck = peakrl.problems.scheduling_example(3)
     with pytest.raises(SettingsError, match=r"no policy is safe from the first state .* by the declared support"):
         learn(stuck, LEARNERS["practical"], episodes=5, assumptions=Assumptions(support=stuck))
+
+
+class Seesaw(peakrl.Problem):
+    """Goes to and fro between 0 and 1; if it begins in 1, labels of states are not their indices."""
+
+    name, horizon, stationary, constraint_names = "seesaw", 3, True, ("left",)
+
+    def __init__(self, first=1):
+        self.first = first
+
+    def initial(self):
+        return [(1.0, self.first)]
+
+    def actions(self, step, state):
+        return (0, 1)
+
+    def outcomes(self, step, state, sold):
+        yield peakrl.Outcome(1.0, 1 - state, reward=float(sold), constraints=(state - sold,))
+
+
+@pytest.mark.parametrize("lanes", ["single", "declared", "vector"])
+def test_labels_are_not_taken_for_the_indices_that_the_environment_of_a_problem_shows(lanes):
+    env = peakrl.to_gymnasium(Seesaw())
+    if lanes == "vector":
+        env = gymnasium.vector.SyncVectorEnv([lambda: peakrl.to_gymnasium(Seesaw())] * 2)
+    elif lanes == "declared":
+        env = ConstrainedEnv(env, reward_range=(0, 1))
+    for known in (Assumptions(support=Seesaw()), Assumptions(safe_policy=solve(Seesaw()).policy)):
+        with pytest.raises(SettingsError, match=r"shows their indices.*learn on the problem itself"):
+            learn(env, episodes=10, assumptions=known)
+    seen = learn(env, episodes=10, assumptions=Assumptions(constraints=lambda h, s, a: 1 - s - a)).policy
+    assert learn(env, episodes=10, assumptions=Assumptions(safe_policy=seen)).violations == 0
+
+
+def test_a_support_whose_labels_are_the_indices_is_used_on_the_environment_of_a_problem():
+    problem = Seesaw(first=0)
+    run = learn(peakrl.to_gymnasium(problem), episodes=20, assumptions=Assumptions(support=problem))
+    assert run.violations == 0
+    assert run.policy.action(1, 1) == 1

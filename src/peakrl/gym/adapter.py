@@ -109,6 +109,8 @@ class Rules:
     observes_states: bool = False
     #: Are several states one observation (`Discretize`)? Then observations are no states, whatever is declared.
     aliased: bool = False
+    #: False: states and actions are indices, which are not the labels of the problem behind them.
+    shows_labels: bool = True
     #: Has every observation a label? Learning needs it.
     labelled: bool = True
     #: Action of idle lanes in an initial state; None: the first available action.

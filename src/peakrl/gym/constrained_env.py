@@ -257,6 +257,7 @@ def rules_of(env: Any, declared: dict[str, Any], *, needs_range: bool = True, le
         stationary=own.get("stationary") is True,
         observes_states=own.get("states") is not None and own.get("aliased") is not True,
         aliased=own.get("aliased") is True,
+        shows_labels=own.get("shows_labels") is not False,
         labelled=labelled,
     )
 

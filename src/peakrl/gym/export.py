@@ -62,7 +62,6 @@ class ProblemEnvironment(gymnasium.Env[Any, Any]):
         self.problem = problem
         self.model = model = compile_model(problem)
         self.render_mode = render_mode
-        self.metadata = {**type(self).metadata, "peakrl": declaration(model)}
         self.actions = tuple(model.action_labels)
         #: Do observations contain the step?
         self.with_step = needs_step(model) if with_step is None else with_step
@@ -72,6 +71,10 @@ class ProblemEnvironment(gymnasium.Env[Any, Any]):
         sizes = [model.num_states] if self._parts is None else (self._parts.max(axis=0) + 1).tolist()
         if self.with_step:
             sizes = [model.horizon + 1, *sizes]
+        numbered = list(model.action_labels) == list(range(len(self.actions)))
+        numbered &= self._parts is not None or list(model.state_labels) == list(range(model.num_states))
+        declared = declaration(model) | {"shows_labels": numbered and not self.with_step}
+        self.metadata = {**type(self).metadata, "peakrl": declared}
         plain = self._parts is None and not self.with_step
         self.observation_space = spaces.Discrete(model.num_states) if plain else spaces.MultiDiscrete(sizes)
         self.action_space = spaces.Discrete(len(self.actions))
@@ -212,7 +215,8 @@ def to_gymnasium(
 ) -> Any:
     """Return a problem as a Gymnasium environment, with action masks and constraints in `info`.
 
-    Observations and actions are indices into the environment's `states` and `actions`, which contain the labels.
+    Observations and actions are indices into the environment's `states` and `actions`, which contain the labels. What
+    is declared to `learn` about the environment is in terms of these indices.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from peakrl.checks import ROUNDING, shown
 from peakrl.compile import as_model
 from peakrl.errors import PolicyError, SettingsError, TargetError
-from peakrl.gym.adapter import Step
+from peakrl.gym.adapter import Rules, Step
 from peakrl.learners.base import describe, listed
 from peakrl.learners.space import GrowingSpace, ModelSpace, Space
 from peakrl.safety.safe_policy import SafePolicy
@@ -124,6 +124,16 @@ class Assumptions(BaseModel):
             raise SettingsError(f"deterministic is True, but in {model.name!r} something is random. Leave it out")
         if self.states is not None:
             raise SettingsError("states is declared, but a model has it already: leave it out")
+
+    def check_environment(self, rules: Rules) -> None:
+        """Raise if a declaration has labels and the environment of a problem shows indices instead."""
+        has_model = isinstance(getattr(self.safe_policy, "model", None), TabularModel)
+        for name, labelled in (("support", self.support is not None), ("safe_policy", has_model)):
+            if labelled and not rules.shows_labels:
+                raise SettingsError(
+                    f"{name} has labels of states and actions, but {rules.name} shows their indices (env.states, "
+                    "env.actions), so that they do not match: learn on the problem itself, learn(problem, ...)"
+                )
 
     def declared(self) -> dict[str, Any]:
         """Return what is declared, by name."""

@@ -141,6 +141,7 @@ class Trainer:
         rules, settings = lanes.rules, self.settings
         if self.assumptions.states is not None:
             rules.states, rules.observes_states = self.assumptions.states, not rules.aliased
+        self.assumptions.check_environment(rules)
         settings.check_environment(rules, self.assumptions)
         stationary = rules.stationary or self.assumptions.stationary is True or self.discount is not None
         if self.discount is not None:
