@@ -7,7 +7,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 import pytest
 
-from peakrl.learners.tables import TableStore, table
+from peakrl.learners.tables import TableStore, dtype_of, table
 from peakrl.types import Floats, Ints, Longs
 
 
@@ -43,6 +43,11 @@ def test_kernels_get_what_is_in_use_and_all_cells_that_are_allocated():
     assert (tables.value.dtype, tables.counts.following.dtype, tables.bonus) == (np.float64, np.int32, 0.5)
     assert (tables.value == 2.5).all()
     assert tables.greedy.tolist() == [[0, 0], [2, 2], [2, 2]]
+
+
+def test_the_type_of_an_array_is_read_from_every_form_of_its_hint():
+    # Before and since numpy 2.5: ndarray[shape, dtype[float32]], and an alias with the one argument float32.
+    assert dtype_of(np.ndarray[tuple[int], np.dtype[np.float32]]) == dtype_of(list[np.float32]) == np.float32
 
 
 def test_growing_keeps_what_was_written_and_fills_the_rest():

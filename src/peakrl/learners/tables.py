@@ -66,6 +66,14 @@ class table:  # reads as a declaration
         self.rows, self.counts, self.stored, self.when = rows, counts, stored, when
 
 
+def dtype_of(hint: Any) -> np.dtype[Any]:
+    """Return the type of an array's numbers: the innermost last argument, since `NDArray` has one or two levels."""
+    while arguments := get_args(hint):
+        hint = arguments[-1]
+    found: np.dtype[Any] = np.dtype(hint)
+    return found
+
+
 @cache
 def fields(kind: type) -> dict[str, tuple[np.dtype[Any], table] | type | None]:
     """Return for each field of a named tuple: type and declaration, another tuple of tables, or None (a constant)."""
@@ -73,7 +81,7 @@ def fields(kind: type) -> dict[str, tuple[np.dtype[Any], table] | type | None]:
     for name, hint in get_type_hints(kind, include_extras=True).items():
         declared = [each for each in getattr(hint, "__metadata__", ()) if isinstance(each, table)]
         if declared:
-            found[name] = np.dtype(get_args(get_args(hint.__origin__)[1])[0]), declared[0]
+            found[name] = dtype_of(hint.__origin__), declared[0]
         else:
             nested = isinstance(hint, type) and hasattr(hint, "_fields") and any(fields(hint).values())
             found[name] = hint if nested else None
