@@ -129,6 +129,9 @@ class ConstrainedVectorEnv(VectorWrapper):
         #: NEXT_STEP: the next step resets this sub-environment.
         self._resets = [False] * env.num_envs
 
+    def __del__(self) -> None:
+        """Leave what is inside open: before Gymnasium 1.3 a wrapper that is no longer used closes it."""
+
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin episodes."""
         begun = (options or {}).get("reset_mask", np.ones(self.num_envs, np.bool_))  # before Gymnasium removes it
