@@ -51,7 +51,7 @@ class Opened:
         self.page.wait_for_selector("html[data-charts]", timeout=1000 * PATIENCE)
 
     def draw_all(self) -> None:
-        self.page.evaluate("peakrl.all('.plot').forEach((one) => peakrl.drawn.has(one.id) || peakrl.draw(one.id))")
+        self.page.evaluate("peakrl.all('div.plot').forEach((one) => peakrl.drawn.has(one.id) || peakrl.draw(one.id))")
 
     def names(self, chart: str) -> list[str]:
         """The curves that are drawn, bands left out."""

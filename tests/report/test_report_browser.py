@@ -46,7 +46,7 @@ def opened(browser: Any, folder: Path) -> Iterator[Opened]:
 
 def test_everything_is_drawn_without_complaints_and_nothing_is_asked_of_the_network(opened: Opened) -> None:
     opened.draw_all()
-    opened.page.wait_for_function("peakrl.all('.plot').every((one) => one.querySelector('.main-svg'))")
+    opened.page.wait_for_function("peakrl.all('div.plot').every((one) => one.querySelector('.main-svg'))")
     assert opened.complaints == []
     assert [url for url in opened.requests if not url.startswith(("file:", "data:", "blob:"))] == []
     assert len([url for url in opened.requests if url.startswith("file:")]) == 1
@@ -208,7 +208,7 @@ def test_no_control_lies_on_a_picture(opened: Opened) -> None:
     opened.draw_all()
     covering = opened.page.evaluate("""() => {
       const boxes = peakrl.all('button, select, input, label').map((one) => [one, one.getBoundingClientRect()]);
-      return peakrl.all('.plot').flatMap((plot) => {
+      return peakrl.all('div.plot').flatMap((plot) => {
         const area = plot.getBoundingClientRect();
         return boxes.filter(([one, box]) => box.width && box.bottom > area.top + 1 && box.top < area.bottom - 1
           && box.right > area.left + 1 && box.left < area.right - 1)
@@ -278,7 +278,8 @@ def test_a_certified_run_shows_what_is_proved_beside_what_is_true(browser: Any, 
     run = learn(near_tie(), Certified(0.4, relative=True), episodes=100_000, seed=1)
     write_report(run, tmp_path / "certified.html")
     drawn = (
-        "peakrl.all('.plot').map((one) => one.data).find((traces) => traces.some((one) => one.name == 'certified gap'))"
+        "peakrl.all('div.plot').map((one) => one.data)"
+        ".find((traces) => traces.some((one) => one.name == 'certified gap'))"
     )
     opened = Opened(browser, tmp_path / "certified.html", viewport={"width": 390, "height": 844})
     opened.draw_all()
