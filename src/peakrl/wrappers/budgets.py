@@ -25,7 +25,7 @@ import numpy as np
 from peakrl.checks import check_number
 from peakrl.errors import ProblemError
 from peakrl.types import Floats, Longs, MemoryAxis
-from peakrl.wrappers.memory import Transitions, with_memory
+from peakrl.wrappers.memory import Automaton, Transitions, with_memory
 
 #: A function of (state, action, next_state), {action: amount}, or an amount of every step.
 Amount = Callable[[Any, Any, Any], float] | Mapping[Any, float] | float
@@ -34,7 +34,7 @@ FULL = 2**40
 
 
 @dataclass(frozen=True)
-class Budget:
+class Budget(Automaton):
     """An amount that must never be overspent; see `with_budget`.
 
     Examples

@@ -43,6 +43,8 @@ from peakrl.visited import label_of
 
 #: Products of the numbers of states and memories are 64-bit integers.
 MOST_CODES = 2**62
+#: A monitor has at most this many states.
+MOST_MEMORIES = 1 << 16
 #: Spaces whose actions have labels.
 LISTED = (spaces.Discrete, spaces.MultiDiscrete)
 
@@ -66,33 +68,46 @@ class Transitions(NamedTuple):
         return base_of(model, int(self.slot[index])), action, base_of(model, int(self.following[index]))
 
 
-class Automaton(Protocol):
-    """What `with_budget` and `with_monitor` add to a problem."""
+class Automaton:
+    """Base of what `with_budget` and `with_monitor` add to a problem."""
 
-    #: Of the constraint.
-    @property
-    def name(self) -> str: ...
+    #: Name of its constraint.
+    name: str
+    #: The first memory, unless `first` is another.
+    start: Any
 
-    #: Largest violation of a step.
     @property
-    def bound(self) -> float: ...
+    def bound(self) -> float:
+        """The largest violation of a step."""
+        return 1.0
 
-    #: Largest number of memories.
     @property
-    def capacity(self) -> int: ...
+    def capacity(self) -> int:
+        """The largest number of memories."""
+        return MOST_MEMORIES
 
-    #: The first memory, and all that the product contains.
     @property
-    def first(self) -> Hashable: ...
-    @property
-    def firsts(self) -> Sequence[Hashable]: ...
+    def first(self) -> Any:
+        """The first memory."""
+        return self.start
 
-    #: Description for models.
     @property
-    def axis(self) -> MemoryAxis: ...
+    def firsts(self) -> Sequence[Hashable]:
+        """The first memories that the product contains."""
+        return (self.first,)
 
-    def advance(self, memory: Any, state: Any, action: Any, following: Any) -> tuple[Hashable, float]: ...
-    def reader(self, transitions: Transitions) -> Reader: ...
+    @property
+    def axis(self) -> MemoryAxis:
+        """The description for models."""
+        return MemoryAxis(self.name)
+
+    def advance(self, memory: Any, state: Any, action: Any, following: Any) -> tuple[Any, float]:
+        """Return the next memory, and the value of the constraint."""
+        raise NotImplementedError
+
+    def reader(self, transitions: Transitions) -> Reader:
+        """Return the automaton on the transitions of a model."""
+        raise NotImplementedError
 
 
 class Reader(Protocol):

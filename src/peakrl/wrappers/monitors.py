@@ -14,19 +14,17 @@ import numpy as np
 
 from peakrl.checks import check_count
 from peakrl.errors import ProblemError
-from peakrl.types import Floats, Longs, MemoryAxis
-from peakrl.wrappers.memory import Automaton, Transitions, with_memory
+from peakrl.types import Floats, Longs
+from peakrl.wrappers.memory import MOST_MEMORIES, Automaton, Transitions, with_memory
 
 #: A function of (state, action, next_state), or {"state": ..., "action": ..., "next_state": ...} with a value or a list
 #: of values for some of these.
 Event = Callable[[Any, Any, Any], Any] | Mapping[str, Any]
 PARTS = ("state", "action", "next_state")
-#: A monitor has at most this many states.
-MOST_MEMORIES = 1 << 16
 
 
 @dataclass(frozen=True)
-class Monitor:
+class Monitor(Automaton):
     """A deterministic automaton whose bad states violate; see `with_monitor`.
 
     Examples
@@ -97,31 +95,6 @@ class Monitor:
             return min(memory, most) + bool(happens(*transition))
 
         return cls(0, step, {most + 1}, name, range(most + 2))
-
-    @property
-    def bound(self) -> float:
-        """The largest violation of a step."""
-        return 1.0
-
-    @property
-    def capacity(self) -> int:
-        """The largest number of memories."""
-        return MOST_MEMORIES
-
-    @property
-    def first(self) -> Hashable:
-        """The first memory."""
-        return self.start
-
-    @property
-    def firsts(self) -> tuple[Hashable]:
-        """The first memory alone."""
-        return (self.start,)
-
-    @property
-    def axis(self) -> MemoryAxis:
-        """The description for models."""
-        return MemoryAxis(self.name)
 
     def advance(self, memory: Any, state: Any, action: Any, following: Any) -> tuple[Hashable, float]:
         """Return the next memory, and -1 if it is bad, else 0."""
