@@ -477,7 +477,7 @@ def test_a_run_is_reported_from_python_as_from_its_file(tmp_path: Path, monkeypa
 
 
 def test_a_report_of_something_else_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="source is 7; it must be a run, a solution without an end"):
+    with pytest.raises(SettingsError, match="source is 7; it must be a run, a solution, the safe set"):
         write_report(7)  # type: ignore[arg-type]
     with pytest.raises(SettingsError, match="out is 7"):
         write_report(tmp_path, 7)  # type: ignore[arg-type]
