@@ -86,8 +86,7 @@ def test_an_averaged_policy_is_worth_the_mean_of_its_stored_policies(seed):
 def curve_of(model, policy, cuts):
     """Value and violation of pi^1 .. pi^K by `policy_curve`, in chunks that end at `cuts`."""
     payoffs = np.column_stack([model.row_reward, model.row_violation.sum(axis=1)])
-    margins = np.empty((model.num_rows, 0))
-    curve = new_curve(model.layout, payoffs, margins, model.first_slot, model.first_probability, policy.first)
+    curve = new_curve(model.layout, payoffs, model.first_slot, model.first_probability, policy.first)
     value, violation = np.empty(policy.episodes), np.empty(policy.episodes)
     columns = [policy.change_episode.copy(), policy.change_node.copy(), policy.change_row.copy()]
     for start, end in zip([0, *cuts], [*cuts, policy.episodes], strict=True):
@@ -135,13 +134,15 @@ def test_a_mixtures_totals_and_margins_are_those_of_its_policies(seed):
     parts = [evaluate(model, policy.policy(k)) for k in range(1, 21)]
     payoffs = np.column_stack([model.row_reward, model.row_violation])
     first = (model.first_slot, model.first_probability, policy.first)
-    curve = new_curve(model.layout, payoffs, model.row_margin, *first)
+    curve = new_curve(model.layout, payoffs, *first)
     sums = np.zeros_like(curve.totals)
     changes = (policy.change_episode, policy.change_node, policy.change_row)
     summed_totals(model.layout, curve, Changes(*changes), policy.episodes, sums)
     assert sums[:, 0] == pytest.approx(sum(part.step_rewards for part in parts), rel=1e-12, abs=1e-12)
     assert sums[:, 1:] == pytest.approx(sum(part.step_violations for part in parts), rel=1e-12, abs=1e-12)
-    assert np.array_equal(curve.worst, np.min([part.worst_margin for part in parts], axis=0))
+    assert np.array_equal(
+        model.row_margin[curve.used].min(axis=0), np.min([part.worst_margin for part in parts], axis=0)
+    )
 
 
 def test_changes_after_the_last_episode_do_not_count():

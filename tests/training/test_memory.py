@@ -126,7 +126,7 @@ def test_the_exact_history_takes_the_stated_bytes_while_it_is_recorded(stationar
     a_state_and_step, a_law_and_step, a_pair, an_outcome, a_state = stated("the exact history of a stationary model")
     first = model.first_slot, model.first_probability
     payoffs = np.zeros((model.num_rows, 2))
-    curve = new_curve(layout, payoffs, np.empty((model.num_rows, 0)), *first, first_rows(model))
+    curve = new_curve(layout, payoffs, *first, first_rows(model))
     taken = sum(array.nbytes for array in curve if isinstance(array, np.ndarray))
     laws = int(np.diff(layout.step_distributions, axis=1).sum())
     counted = a_state_and_step * model.num_nodes + a_law_and_step * laws + a_pair * model.num_rows

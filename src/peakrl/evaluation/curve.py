@@ -44,9 +44,8 @@ class Changes(NamedTuple):
 class Curve(NamedTuple):
     """A changing policy and its totals; made by `new_curve`, updated in place."""
 
-    #: [row, quantity] and [row, margin]: what a row pays, and numbers whose minimum is computed.
+    #: [row, quantity]: what a row pays.
     row_payoffs: Floats
-    row_margins: Floats
     #: [node]: the current policy; what its row pays ([node, quantity]), and the row's distribution.
     rows: Ints
     payoffs: Floats
@@ -64,19 +63,16 @@ class Curve(NamedTuple):
     link_start: Longs
     #: [link]: mu.
     mass: Floats
-    #: [link, quantity]: p, and the least margins one step ahead [link, margin]; and whether they must be recomputed.
+    #: [link, quantity]: p, and whether it must be recomputed.
     ahead: Floats
-    ahead_margin: Floats
     stale: NDArray[np.bool_]
     #: How many links of a step have mass, and which, listed from the step's first link on.
     active_count: Longs
     active: Ints
     #: [step, quantity]: what the policy pays.
     totals: Floats
-    #: [margin]: the least value with positive probability under any policy so far.
-    worst: Floats
-    #: [0]: whether the numbers above belong to the policy; False before the first evaluation.
-    evaluated: NDArray[np.bool_]
+    #: [row]: may it occur under any policy so far?
+    used: NDArray[np.bool_]
 
 
 NO_CHANGES = Changes(*[np.empty(0, np.int32)] * 3)
@@ -92,7 +88,6 @@ def users_of_slots(layout: Layout) -> tuple[Longs, Ints]:
 def new_curve(
     layout: Layout,
     row_payoffs: Floats,
-    row_margins: Floats,
     first_slot: Ints,
     first_probability: Floats,
     rows: Ints,
@@ -110,7 +105,6 @@ def new_curve(
     may_start[first_slot] = True
     return Curve(
         row_payoffs=row_payoffs,
-        row_margins=row_margins,
         rows=rows.astype(np.int32),
         payoffs=np.where(some[:, None], row_payoffs[rows], 0.0),
         distribution=np.where(some, layout.row_distribution[rows], 0).astype(np.int32),
@@ -123,13 +117,11 @@ def new_curve(
         link_start=link_start,
         mass=np.zeros(links),
         ahead=np.zeros((links, quantities)),
-        ahead_margin=np.zeros((links, row_margins.shape[1])),
         stale=np.ones(links, np.bool_),
         active_count=np.zeros(layout.horizon, np.int64),
         active=np.zeros(links, np.int32),
         totals=np.zeros((layout.horizon, quantities)),
-        worst=np.full(row_margins.shape[1], np.inf),
-        evaluated=np.zeros(1, np.bool_),
+        used=np.zeros(len(row_payoffs), np.bool_),
     )
 
 
@@ -206,8 +198,7 @@ def apply_changes(layout: Layout, curve: Curve, changes: Changes, position: int,
 @inlined
 def recompute(layout: Layout, curve: Curve, step: int) -> None:
     """Compute mu and the totals of `step` and every later one; of all steps where none has been."""
-    if step == 0 or not curve.evaluated[0]:
-        curve.evaluated[0] = True
+    if step == 0 or curve.active_count[0] == 0:
         begin(layout, curve)
         step = 1
     advance(layout, curve, step)
@@ -223,7 +214,7 @@ def begin(layout: Layout, curve: Curve) -> None:
         node, probability = curve.first_slot[i], curve.first_probability[i]
         for q in range(curve.totals.shape[1]):
             curve.totals[0, q] += times(probability, curve.payoffs[node, q])
-        note_margins(curve.worst, curve.row_margins, np.int64(curve.rows[node]))
+        curve.used[curve.rows[node]] = True
         link = curve.distribution[node] - layout.step_distributions[0, 0]
         if mass[link] == 0.0:
             curve.active[count] = link
@@ -232,16 +223,9 @@ def begin(layout: Layout, curve: Curve) -> None:
     curve.active_count[0] = count
 
 
-@loop
-def note_margins(worst: Floats, margins: Floats, index: int) -> None:
-    """Lower `worst` to a row of `margins` where that is less."""
-    for i in range(worst.shape[0]):
-        worst[i] = min(worst[i], margins[index, i])
-
-
 @inlined
 def look_ahead(layout: Layout, curve: Curve, link: int, d: int, here: int) -> None:
-    """Set what the outcomes of distribution d are expected to pay, and their least margins."""
+    """Set what the outcomes of a distribution that may occur are expected to pay."""
     start, last = layout.outcome_start[d], layout.outcome_start[d + 1]
     following, probability, payoffs = layout.outcome_next, layout.outcome_probability, curve.payoffs
     for q in range(payoffs.shape[1]):
@@ -249,20 +233,16 @@ def look_ahead(layout: Layout, curve: Curve, link: int, d: int, here: int) -> No
         for o in range(start, last):
             paid += times(probability[o], payoffs[here + following[o], q])
         curve.ahead[link, q] = paid
-    for i in range(curve.row_margins.shape[1]):
-        smallest = np.inf
-        for o in range(start, last):
-            smallest = min(smallest, curve.row_margins[curve.rows[here + following[o]], i])
-        curve.ahead_margin[link, i] = smallest
+    for o in range(start, last):
+        curve.used[curve.rows[here + following[o]]] = True
 
 
 @loop
 def advance(layout: Layout, curve: Curve, step: int) -> None:
     """`step` and every later one, outcome by outcome through the links that have mass."""
-    mass, ahead, stale, margin, worst = curve.mass, curve.ahead, curve.stale, curve.ahead_margin, curve.worst
+    mass, ahead, stale = curve.mass, curve.ahead, curve.stale
     outcome_start, following, probability = layout.outcome_start, layout.outcome_next, layout.outcome_probability
     active, active_count, totals, distribution = curve.active, curve.active_count, curve.totals, curve.distribution
-    margins = worst.shape[0] > 0  # tested out here: a call that does nothing is not free
     for h in range(step, layout.horizon):
         here, source, target = h * layout.node_stride, curve.link_start[h - 1], curve.link_start[h]
         shift, base = layout.step_distributions[h - 1, 0] - source, target - layout.step_distributions[h, 0]
@@ -276,8 +256,6 @@ def advance(layout: Layout, curve: Curve, step: int) -> None:
             if stale[link]:
                 stale[link] = False
                 look_ahead(layout, curve, link, link + shift, here)
-            if margins:
-                note_margins(worst, margin, link)
             for q in range(totals.shape[1]):
                 totals[h, q] += times(m, ahead[link, q])
             for o in range(start, last):
@@ -304,10 +282,10 @@ class PolicyCurve:
     def tables(self) -> Curve:
         """Tables of the current policy, built on first use."""
         if self._tables is None:
-            model, no_margins = self.model, np.empty((self.model.num_rows, 0))
+            model = self.model
             payoffs = np.stack([model.row_reward, model.row_violation.sum(axis=1)], axis=1)
             first = (model.first_slot, model.first_probability)
-            self._tables = new_curve(model.layout, payoffs, no_margins, *first, self.rows)
+            self._tables = new_curve(model.layout, payoffs, *first, self.rows)
             self.rows = self._tables.rows
         return self._tables
 

@@ -210,7 +210,8 @@ def evaluate_on(model: Target, policy: AnyPolicy, *, discount: float | None = No
     if discount is not None:
         raise SettingsError(f"the policy has {model.span}: only policies without an end are discounted")
     payoffs = np.column_stack([model.row_reward, model.row_violation])
-    totals, worst_margin = expected_totals(model, model.layout, payoffs, model.row_margin, policy)
+    totals, used = expected_totals(model, model.layout, payoffs, policy)
+    worst_margin = model.row_margin[used].min(axis=0)
     return Evaluation(
         value=float(totals[:, 0].sum()),
         violation=float(totals[:, 1:].sum()),
@@ -224,21 +225,21 @@ def evaluate_on(model: Target, policy: AnyPolicy, *, discount: float | None = No
 def violation_probability(model: TabularModel, policy: AnyPolicy) -> float:
     """Return P(an episode violates anything): the expected total of the process that stops there."""
     layout, probability = stopped_at_violation(model)
-    totals, _ = expected_totals(model, layout, probability[:, None], np.empty((model.num_rows, 0)), policy)
+    totals, _ = expected_totals(model, layout, probability[:, None], policy)
     return min(1.0, float(totals.sum()))  # a sum of probabilities may exceed 1 by rounding
 
 
 def expected_totals(
-    model: TabularModel, layout: Layout, payoffs: Floats, margins: Floats, policy: AnyPolicy
-) -> tuple[Floats, Floats]:
-    """Return the expected totals [step, quantity], and the least possible value of each margin."""
+    model: TabularModel, layout: Layout, payoffs: Floats, policy: AnyPolicy
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return the expected totals [step, quantity], and which rows may occur."""
     if isinstance(policy, AveragedPolicy):
         first = (model.first_slot, model.first_probability)
-        curve = new_curve(layout, payoffs, margins, *first, policy.first)
+        curve = new_curve(layout, payoffs, *first, policy.first)
         changes = Changes(policy.change_episode, policy.change_node, policy.change_row)
         sums = np.zeros_like(curve.totals)
         summed_totals(layout, curve, changes, policy.episodes, sums)
-        return np.where(sums > 0.0, np.maximum(sums / policy.episodes, LEAST), sums / policy.episodes), curve.worst
+        return np.where(sums > 0.0, np.maximum(sums / policy.episodes, LEAST), sums / policy.episodes), curve.used
     if not isinstance(policy, Policy | StochasticPolicy):
         raise PolicyError(f"{policy!r} is not a policy that can be evaluated")
     used = np.zeros(model.num_rows, np.bool_)
@@ -247,7 +248,7 @@ def expected_totals(
     totals = np.zeros((model.horizon, payoffs.shape[1]))
     for begin, end, rows, weights in stretches(model, policy):
         forward_totals(layout, payoffs, begin, read_only(rows), weights, mass, sent, used, totals[begin:end])
-    return totals, margins[used].min(axis=0)
+    return totals, used
 
 
 def stretches(model: TabularModel, policy: Policy | StochasticPolicy) -> Iterator[tuple[int, int, Ints, Floats]]:
