@@ -37,8 +37,8 @@ from peakrl.evaluation.statistics import Interval
 from peakrl.numerics import LEAST
 from peakrl.types import Floats
 
-#: Steps of the search for the best nu, and its tolerance; an inexact nu is valid too.
-STEPS, CLOSE = 60, 1e-7
+#: Tolerance of the search for the best nu; an inexact nu is valid too.
+CLOSE = 1e-7
 #: Steps of the search for the end of an interval.
 HALVINGS = 40
 
@@ -110,28 +110,18 @@ def bound_at(distances: Floats, shares: Floats, room: float, price: float) -> fl
 
 def best_room(distances: Floats, shares: Floats, price: float, count: int) -> float:
     """Return nu - b for the nu whose bound is least, nearly: where F(nu) is the price, or 0 where F is below it."""
+    from scipy.optimize import brentq
+
     widest = float(distances[-1])
     if widest <= 0.0:
         return 0.0
     low, high = math.log(max(1e-9 * widest, LEAST)), math.log(10.0 * math.sqrt(count) * widest)
-    above = excess(distances, shares, low, price)
-    if above <= 0.0:
+    if excess(low, distances, shares, price) <= 0.0:
         return 0.0
-    # F falls like a power of nu - b: its logarithm is followed along the chord (the Illinois rule) until that is short.
-    below, side = excess(distances, shares, high, price), 0
-    for _ in range(STEPS):
-        middle = (low * below - high * above) / (below - above)
-        found = excess(distances, shares, middle, price)
-        if found > 0.0:
-            low, above, below, side = middle, found, below / 2 if side > 0 else below, 1
-        else:
-            high, below, above, side = middle, found, above / 2 if side < 0 else above, -1
-        if high - low <= CLOSE or abs(found) <= CLOSE:
-            return math.exp(middle)
-    return math.exp(high)
+    return math.exp(brentq(excess, low, high, (distances, shares, price), xtol=CLOSE))
 
 
-def excess(distances: Floats, shares: Floats, log_room: float, price: float) -> float:
+def excess(log_room: float, distances: Floats, shares: Floats, price: float) -> float:
     """Return log(F(nu) / price) for nu = b + exp(log_room)."""
     gaps = distances + math.exp(log_room)
     middle = float(shares @ gaps)
