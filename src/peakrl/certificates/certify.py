@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 import secrets
-from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
 
@@ -145,47 +144,35 @@ def certify(
     >>> certificate.holds
     True
     """
-    asked = Asked.checked(epsilon, failure_probability, episodes, seed)
+    if epsilon is not None:
+        epsilon = check_number(epsilon, "epsilon", least=0.0)
+    if episodes is not None:
+        episodes = check_count(episodes, "episodes", 1, most_kept())
+    failure = check_fraction(failure_probability, "failure_probability", otherwise=", such as 0.05")
+    stream = secrets.randbits(64) if seed is None else check_seed(seed)
     if not isinstance(target, TabularModel) and not is_problem(target):
         if discount is not None or reach is not None:
             raise SettingsError("discount= and reach= are for models only: leave them out")
-        return sampled(EnvironmentEpisodes(target, policy, asked.stream, unknown), None, asked)
+        return sampled(EnvironmentEpisodes(target, policy, stream, unknown), None, epsilon, failure, episodes)
     model = as_model(target)
     if model.steps is None or discount is not None or reach is not None:
-        return certify_endless(model.with_horizon(None), policy, (discount, reach), asked)
+        if episodes is not None:
+            raise SettingsError(f"{model.name!r} has no end: certify a policy exactly, without episodes=")
+        return certify_endless(model.with_horizon(None), policy, (discount, reach), epsilon)
     if isinstance(policy, Exported) and policy.model.steps is None:
         raise PolicyError(
             f"the policy has no end, but an episode of {model.name!r} has {model.steps} steps: pass discount= or "
             "reach=, certify its average on model.with_horizon(None), or make it a policy of the model with "
             "Policy.from_rule(model, policy.action)"
         )
-    if asked.episodes is None and isinstance(getattr(policy, "model", None), VisitedStates):
-        return certify_on_table(model, policy, asked.epsilon)
+    if episodes is None and isinstance(getattr(policy, "model", None), VisitedStates):
+        return certify_on_table(model, policy, epsilon)
     optimum = solve(model) if can_solve(model) else None
-    if asked.episodes is not None:
-        return sampled(ModelEpisodes(model, policy, asked.stream), optimum, asked)
+    if episodes is not None:
+        return sampled(ModelEpisodes(model, policy, stream), optimum, epsilon, failure, episodes)
     followed = as_policy(model, policy)
     table = "policy" if followed is policy else "function"
-    return certificate_on_model(model, followed, evaluate(model, followed), optimum, asked.epsilon, table)
-
-
-@dataclass(frozen=True)
-class Asked:
-    """The request for a certificate, checked."""
-
-    epsilon: float | None
-    failure_probability: float
-    episodes: int | None
-    stream: int
-
-    @classmethod
-    def checked(cls, epsilon: Any, failure_probability: Any, episodes: Any, seed: Any) -> Asked:
-        """Return the request, or raise for invalid values."""
-        if epsilon is not None:
-            epsilon = check_number(epsilon, "epsilon", least=0.0)
-        failure = check_fraction(failure_probability, "failure_probability", otherwise=", such as 0.05")
-        count = None if episodes is None else check_count(episodes, "episodes", 1, most_kept())
-        return cls(epsilon, failure, count, secrets.randbits(64) if seed is None else check_seed(seed))
+    return certificate_on_model(model, followed, evaluate(model, followed), optimum, epsilon, table)
 
 
 # Exact ----------------------------------------------------------------------------------------------------------------
@@ -206,13 +193,11 @@ def certificate_on_model(
     possible = bool((found.worst_margin < 0).any())
     violation = max(found.violation, LEAST) if possible else 0.0
     changes = policy.num_changes if isinstance(policy, AveragedPolicy) else 0
-    highest, rounding = highest_value(model, optimum), rounding_of(model, changes, violates=possible)
+    highest, how = bounded(optimum, model.horizon * reward_limits(model.reward_range)[1])
+    rounding = rounding_of(model, changes, violates=possible)
     gap = None if highest is None else below(found.value, highest, rounding)
-    evidence = Evidence(
-        {"model": model_evidence(model)[0], "optimum": how_bounded(optimum), "table": table}
-        | policy_evidence(policy)[0],
-        model_evidence(model)[1] | policy_evidence(policy)[1],
-    )
+    (plain, arrays), (decided, decisions) = model_evidence(model), policy_evidence(policy)
+    evidence = Evidence({"model": plain, "optimum": how, "table": table} | decided, arrays | decisions)
     certificate = Certificate(
         holds=True,
         kind="exact",
@@ -233,15 +218,15 @@ def certificate_on_model(
 
 
 def certify_endless(
-    model: TabularModel, policy: Any, criterion: tuple[float | None, States | None], asked: Asked
+    model: TabularModel, policy: Any, criterion: tuple[float | None, States | None], epsilon: float | None
 ) -> Certificate:
     """Return the exact certificate of a policy without an end: the numbers that `verify_endless` finds in its evidence.
 
     The evidence proves each bound by one inequality for every state and action (`planning.stationary.proof`).
     """
     discount, reach = criterion
-    if not isinstance(policy, Policy) or asked.episodes is not None:
-        raise SettingsError(f"{model.name!r} has no end: certify a deterministic policy, exactly, without episodes=")
+    if not isinstance(policy, Policy):
+        raise SettingsError(f"{model.name!r} has no end: certify a deterministic policy")
     if policy.model.steps is not None:
         raise PolicyError(f"the policy has {policy.model.span}: discount= and reach= are for policies without an end")
     own = model_for(model, policy)
@@ -270,7 +255,7 @@ def certify_endless(
     numbers, possible, _, rests_on = verify_endless.check(read_model(plain, stored), evidence.plain, evidence.arrays)
     what = "average of a step" if discount is None else f"discounted by {discount:g}"
     certificate = Certificate(
-        holds=True, kind="exact", epsilon=asked.epsilon, rests_on=rests_on, evidence=evidence, **numbers,
+        holds=True, kind="exact", epsilon=epsilon, rests_on=rests_on, evidence=evidence, **numbers,
         subject=f"{name_of(policy)}, {what if reach is None else 'probability of reaching the target'}",
     )  # fmt: skip
     return judged(certificate, possible, None if feasible else SafeSet(own).infeasible_reason)
@@ -295,16 +280,11 @@ def rounding_of(model: TabularModel, policies: int = 0, *, violates: bool = True
     return terms * (2.0**-52 * (model.horizon + 1) * most + LEAST)
 
 
-def highest_value(model: TabularModel, optimum: Solution[Policy] | None) -> float | None:
-    """Return an upper bound for policies that never violate; None if there is no such policy."""
+def bounded(optimum: Solution[Policy] | None, most: float) -> tuple[float | None, str]:
+    """Return an upper bound for policies that never violate, None if there is no such policy, and its kind."""
     if optimum is None:
-        return model.horizon * reward_limits(model.reward_range)[1]
-    return optimum.value if optimum.feasible else None
-
-
-def how_bounded(optimum: Solution[Policy] | None) -> str:
-    """Return the kind of the bound on the optimum, for the file."""
-    return "most reward" if optimum is None else "solved"
+        return most, "most reward"
+    return (optimum.value if optimum.feasible else None), "solved"
 
 
 def judged(certificate: Certificate, possible: bool, unsafe: str | None) -> Certificate:
@@ -313,8 +293,11 @@ def judged(certificate: Certificate, possible: bool, unsafe: str | None) -> Cert
     if unsafe is not None and (epsilon is not None or possible):
         return certificate.refused(f"no policy is safe: {unsafe}")
     if epsilon is None:
-        chance = certificate.violation_probability_high
-        return certificate.refused(f"{violates_words(certificate)} {chance:.6g}") if possible else certificate
+        if not possible:
+            return certificate
+        what = "the policy was observed to violate a constraint; an episode does so with probability at most"
+        what = "the policy violates a constraint with probability" if certificate.kind == "exact" else what
+        return certificate.refused(f"{what} {certificate.violation_probability_high:.6g}")
     if gap is None or gap > epsilon:
         return certificate.refused(f"the policy may lie {gap:.6g} below the best safe policy, more than {epsilon:g}")
     if violation is None:
@@ -324,23 +307,18 @@ def judged(certificate: Certificate, possible: bool, unsafe: str | None) -> Cert
     return certificate
 
 
-def violates_words(certificate: Certificate) -> str:
-    """Return the begin of the message about a violation."""
-    if certificate.kind == "exact":
-        return "the policy violates a constraint with probability"
-    return "the policy was observed to violate a constraint; an episode does so with probability at most"
-
-
 # Sampled --------------------------------------------------------------------------------------------------------------
 
 
-def sampled(source: Episodes, optimum: Solution[Policy] | None, asked: Asked) -> Certificate:
+def sampled(
+    source: Episodes, optimum: Solution[Policy] | None, epsilon: float | None, failure: float, episodes: int | None
+) -> Certificate:
     """Return the certificate of fresh episodes: all that were requested, or as many as needed for it to hold."""
-    most = USUAL_EPISODES if asked.episodes is None else asked.episodes
-    count = most if asked.epsilon is None else min(most, FIRST_LOOK)
+    most = USUAL_EPISODES if episodes is None else episodes
+    count = most if epsilon is None else min(most, FIRST_LOOK)
     returns, violations = source.more(count)
     while True:
-        certificate = certificate_of_episodes(source, returns, violations, optimum, asked)
+        certificate = certificate_of_episodes(source, (returns, violations), optimum, epsilon, failure)
         if certificate.holds or len(returns) >= most:
             return certificate
         further = source.more(min(most - len(returns), math.ceil(len(returns) * (GROWTH - 1))))
@@ -348,21 +326,25 @@ def sampled(source: Episodes, optimum: Solution[Policy] | None, asked: Asked) ->
 
 
 def certificate_of_episodes(
-    source: Episodes, returns: Floats, violations: Floats, optimum: Solution[Policy] | None, asked: Asked
+    source: Episodes,
+    drawn: tuple[Floats, Floats],
+    optimum: Solution[Policy] | None,
+    epsilon: float | None,
+    failure: float,
 ) -> Certificate:
     """Return the certificate of these episodes."""
-    low, high, most = source.low, source.high, source.most_violation
-    part = asked.failure_probability / (4 if most else 2)
+    (returns, violations), low, high, most = drawn, source.low, source.high, source.most_violation
+    part = failure / (4 if most else 2)
     # An episode's return is a sum of `horizon` rounded numbers, and the bound a mean of them.
     slip = 2.0**-48 * (source.horizon + 16) * max(abs(low), abs(high))
     value_low = max(low, lower_mean(returns, low, part) - slip)
-    highest = high if optimum is None else optimum.value if optimum.feasible else None
-    evidence = source.evidence(returns, violations, how_bounded(optimum))
+    highest, how = bounded(optimum, high)
+    evidence = source.evidence(returns, violations, how)
     certificate = Certificate(
         holds=True,
         kind="sampled",
-        epsilon=asked.epsilon,
-        failure_probability=asked.failure_probability,
+        epsilon=epsilon,
+        failure_probability=failure,
         value_low=value_low,
         value_high=min(high, upper_mean(returns, high, part) + slip),
         optimum_high=highest,

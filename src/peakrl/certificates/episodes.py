@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 from peakrl.certificates.certificate import Evidence
 from peakrl.errors import PolicyError, TargetError
 from peakrl.evaluation.environments import Fallback, Unknown, followed_episodes
+from peakrl.evaluation.rollouts import walk
 from peakrl.evaluation.simulation import largest_violation, model_episodes, return_range
 from peakrl.gym.adapter import Rules, episode_seed, is_environment
+from peakrl.numerics import added
 from peakrl.policy.export import Exported
 from peakrl.policy.mixture import AnyPolicy, model_for
 from peakrl.policy.tables import Policy
 from peakrl.records import Record
-from peakrl.sampling import Words, draw_first, draw_outcome, seed_state
+from peakrl.sampling import Words, seed_state
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats
 
@@ -139,19 +141,14 @@ class ModelEpisodes(Episodes):
 
 def followed(model: TabularModel, rule: AnyRule, words: Words) -> tuple[float, float]:
     """Return the return and the violation of one episode in which a function decides."""
-    layout, payoffs = model.layout, model.payoffs
-    slot, earned, violated = int(draw_first(words, model.sampler)), 0.0, 0.0
-    for step in range(model.horizon):
+
+    def choose(step: int, slot: int) -> int:
         state = model.state_of_slot(slot)
         actions = tuple(model.action_of_row(row) for row in model.rows_of_slot(slot))
-        row = model.row_of(step, state, ask(rule, step, state, actions))
-        d = int(layout.row_distribution[row])
-        outcome = int(draw_outcome(words, layout, model.sampler, d))
-        record = int(payoffs.row_payoff[row]) + payoffs.stride * (outcome - int(layout.outcome_start[d]))
-        earned += float(payoffs.reward[record])
-        violated += float(np.maximum(-payoffs.constraints[record], 0.0).sum())
-        slot = int(layout.outcome_next[outcome])
-    return earned, violated
+        return model.row_of(step, state, ask(rule, step, state, actions))
+
+    steps = walk(model, model.layout, words, choose)
+    return added(step.reward for step in steps), added(step.violation for step in steps)
 
 
 def ask(rule: AnyRule, step: int, state: Any, actions: Sequence[Hashable]) -> Hashable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from peakrl.problem import violation_of
 from peakrl.sampling import Words, draw_first, draw_outcome, seed_state, uniform
 from peakrl.space import StateSpace
 from peakrl.tabular import TabularModel
+from peakrl.types import Layout
 
 if TYPE_CHECKING:
     from peakrl.evaluation.environments import Unknown
@@ -77,14 +78,19 @@ def rollout(
 
 def model_rollout(model: TabularModel, policy: AnyPolicy, seed: int, length: int | None = None) -> list[RolloutStep]:
     """Return an episode on a model; draws come in the order of `evaluation.simulation.simulate_episodes`."""
-    layout, payoffs = layout_of(model, length), model.payoffs
-    words = seed_state(np.uint64(seed ^ STREAM))
-    episode = 1
+    words, episode = seed_state(np.uint64(seed ^ STREAM)), 1
     if isinstance(policy, AveragedPolicy) and policy.episodes > 1:
         episode += int(uniform(words) * policy.episodes)
-    slot, steps = int(draw_first(words, model.sampler)), []
+    return walk(
+        model, layout_of(model, length), words, lambda step, slot: chosen_row(policy, words, step, slot, episode)
+    )
+
+
+def walk(model: TabularModel, layout: Layout, words: Words, choose: Callable[[int, int], int]) -> list[RolloutStep]:
+    """Return an episode in which `choose` returns the row at a step in a slot."""
+    payoffs, slot, steps = model.payoffs, int(draw_first(words, model.sampler)), []
     for step in range(layout.horizon):
-        row = chosen_row(policy, words, step, slot, episode)
+        row = choose(step, slot)
         d = int(layout.row_distribution[row])
         outcome = int(draw_outcome(words, layout, model.sampler, d))
         record = int(payoffs.row_payoff[row]) + payoffs.stride * (outcome - int(layout.outcome_start[d]))
