@@ -10,7 +10,7 @@ cell the constraints are satisfied, a is available and no next state leaves the 
 
 From every real state x of a cell c the choice a never violates and leads, whatever the disturbance, to states that are
 safe for kept(c, a) - 1 more steps. A sweep tests one choice of each cell until it fails, and skips cells none of whose
-successors changed.
+successors changed. Sets that grow instead (`planning.grid`) take the same sweeps.
 
 References
 ----------
@@ -75,16 +75,20 @@ def tile_hulls(tables: Tables, steps: Longs, cells: tuple[int, ...], strides: tu
 @kernel
 def sweep(
     tables: Tables, satisfied: Bools, steps: Longs, cells: tuple[int, ...], strides: tuple[int, ...],
-    sums: NDArray[np.int32], before: NDArray[np.int32], hulls: Longs, number: int, layer: Ints,
+    sums: NDArray[np.int32], before: NDArray[np.int32], hulls: Longs, number: int, shrinks: bool, layer: Ints,
     watched: NDArray[np.int16],
 ) -> int:  # fmt: skip
-    """Give cells that fall in this sweep their layer; return how many. `sums` is of this set, `before` of the last."""
-    d, choices, fell = len(cells), tables[0].shape[1], 0
+    """Give cells that leave or join the set in this sweep their layer; return how many.
+
+    A set that `shrinks` loses cells without a choice that leads into it, any other gains those that have one. `sums` is
+    of this set, `before` of the last; `watched` [cell] is the first choice that leads into it.
+    """
+    d, choices, changed, first_sweep = len(cells), tables[0].shape[1], 0, 0 if shrinks else 1
     index, position = np.zeros(d, np.int64), np.zeros(d + 1, np.int64)
     first, last = np.zeros(d, np.int64), np.zeros(d, np.int64)
     for tile in range(hulls.shape[0]):
         hull = hulls[tile]
-        if number > 0:
+        if number > first_sweep:
             if hull[1, :].min() < 0:
                 continue
             if counted(hull[0], hull[1], sums, strides) == counted(hull[0], hull[1], before, strides):
@@ -98,12 +102,13 @@ def sweep(
                     if inside(tables, satisfied, position, choice, sums, strides, first, last):
                         found = choice
                         break
-                watched[cell] = found
-                if found == choices:
+                if shrinks or found < choices:
+                    watched[cell] = found
+                if shrinks == (found == choices):
                     layer[cell] = number
-                    fell += 1
+                    changed += 1
             advance(index, cells)
-    return fell
+    return changed
 
 
 @kernel
@@ -376,24 +381,36 @@ def grid_safe_set(  # type: ignore[misc]
     return fixed_point(Images(problem, grid), steps, float(measured))
 
 
+def swept(images: Images, layer: Ints, shrinks: bool, most: int | None, what: str) -> NDArray[np.int16]:
+    """Set the layers of cells whose layer is FOREVER, by at most so many sweeps; return [cell] the choices watched."""
+    grid, watched = images.grid, np.zeros(len(layer), np.int16)
+    arrays = tables_of(images)
+    hulls = tile_hulls(images.tables, images.steps, grid.cells, arrays[-1], grid.size)
+    sums = before = summed((layer == FOREVER) == shrinks, grid.cells)
+    number, changed = 0 if shrinks else 1, 1
+    with Progress(f"{what} of {images.problem.name}", unit="sweeps") as progress:
+        while changed and number != most:
+            changed = sweep(*arrays, sums, before, hulls, number, shrinks, layer, watched)
+            number += 1
+            before, sums = sums, summed((layer == FOREVER) == shrinks, grid.cells) if changed else sums
+            progress.reach(number, cells=int(sums[-1]))
+    return watched
+
+
+def tables_of(images: Images) -> tuple[Tables, Bools, Longs, tuple[int, ...], tuple[int, ...]]:
+    """Return what kernels read of images."""
+    cells = images.grid.cells
+    return images.tables, images.satisfied, images.steps, cells, tuple(map(int, strides(tuple(n + 1 for n in cells))))
+
+
 def fixed_point(images: Images, horizon: int | None, measured: float) -> GridSafeSet:
     """Return the safe set of images."""
-    grid = images.grid
-    moves = tuple(map(int, strides(tuple(n + 1 for n in grid.cells))))
-    arrays = images.tables, images.satisfied, images.steps, grid.cells, moves
-    layer, watched = np.full(grid.size, FOREVER, np.int32), np.zeros(grid.size, np.int16)
-    hulls = tile_hulls(images.tables, images.steps, grid.cells, moves, grid.size)
-    sums = before = summed(layer == FOREVER, grid.cells)
-    number, fell = 0, 1
-    with Progress(f"safe set of {images.problem.name}", unit="sweeps") as progress:
-        while fell and number != horizon:
-            fell = sweep(*arrays, sums, before, hulls, number, layer, watched)
-            number += 1
-            before, sums = sums, summed(layer == FOREVER, grid.cells) if fell else sums
-            progress.reach(number, cells=int(sums[-1]))
+    grid, arrays = images.grid, tables_of(images)
+    layer = np.full(grid.size, FOREVER, np.int32)
+    swept(images, layer, True, horizon, "safe set")
     if horizon is None:
         kept = np.zeros((grid.size, images.choices), np.uint8)
-        raise_kept(*arrays, sums, layer, 0, 1, kept)
+        raise_kept(*arrays, summed(layer == FOREVER, grid.cells), layer, 0, 1, kept)
     else:
         kept = np.zeros((grid.size, images.choices), np.uint8 if horizon < 256 else np.uint16)
         last = int(np.max(layer, where=layer < FOREVER, initial=-1)) + 1

@@ -28,15 +28,16 @@ from numpy.typing import NDArray
 from peakrl.checks import check_count, check_fraction
 from peakrl.continuous import ContinuousProblem, GridSafeSet
 from peakrl.continuous.grid import Grid
-from peakrl.continuous.images import Images, Tables, advance, counted, index_of, inside, positions, strides, summed
+from peakrl.continuous.images import Images, Tables, advance, positions, strides
 from peakrl.continuous.intervals import Interval, interval
 from peakrl.continuous.problem import Box, box_of
-from peakrl.continuous.safe_set import MOST_STEPS, TILE, fixed_point, tile_hulls
+from peakrl.continuous.safe_set import MOST_STEPS, fixed_point, swept
 from peakrl.errors import PolicyError, ProblemError, SettingsError
 from peakrl.jit import inlined, kernel
 from peakrl.planning.solution import solve
 from peakrl.progress import Progress
 from peakrl.types import Bools, Floats, Ints, Longs
+from peakrl.viability import FOREVER
 
 #: Iteration stops when no value changes by more than this share of the largest reward.
 TOLERANCE = 1e-9
@@ -106,35 +107,6 @@ def backup(
         values[cell], best[cell] = most, which
         advance(index, cells)
     return change
-
-
-@kernel
-def reach_sweep(
-    tables: Tables, satisfied: Bools, steps: Longs, cells: tuple[int, ...], strides: tuple[int, ...],
-    sums: NDArray[np.int32], before: NDArray[np.int32], hulls: Longs, number: int, layer: Ints, best: NDArray[np.int16],
-) -> int:  # fmt: skip
-    """Give cells that reach the set of `sums` the layer `number`, and their choice; return how many."""
-    d, choices, got = len(cells), tables[0].shape[1], 0
-    index, position = np.zeros(d, np.int64), np.zeros(d + 1, np.int64)
-    first, last = np.zeros(d, np.int64), np.zeros(d, np.int64)
-    for tile in range(hulls.shape[0]):
-        hull = hulls[tile]
-        if hull[1, :].min() < 0:
-            continue
-        members = counted(hull[0], hull[1], sums, strides)
-        if members == 0 or (number > 1 and members == counted(hull[0], hull[1], before, strides)):
-            continue
-        index_of(tile * TILE, cells, index)
-        for cell in range(tile * TILE, min((tile + 1) * TILE, layer.shape[0])):
-            if layer[cell] < 0:
-                positions(index, steps, strides, position)
-                for choice in range(choices):
-                    if inside(tables, satisfied, position, choice, sums, strides, first, last):
-                        layer[cell], best[cell] = number, choice
-                        got += 1
-                        break
-            advance(index, cells)
-    return got
 
 
 class GridPolicy:
@@ -345,18 +317,10 @@ def valued(images: Images, discount: float, horizon: int | None) -> GridSolution
 def reached(images: Images, target: Any) -> GridReach:
     """Return the cells from which a target is reached."""
     grid = images.grid
-    moves = tuple(map(int, strides(tuple(n + 1 for n in grid.cells))))
-    layer, best = np.where(target_cells(images, target), 0, -1).astype(np.int32), np.full(grid.size, -1, np.int16)
-    hulls = tile_hulls(images.tables, images.steps, grid.cells, moves, grid.size)
-    sums = before = summed(layer >= 0, grid.cells)
-    arrays = images.tables, images.satisfied, images.steps, grid.cells, moves
-    number, got = 0, 1
-    with Progress(f"reaching the target of {images.problem.name}", unit="sweeps") as progress:
-        while got:
-            number += 1
-            got = reach_sweep(*arrays, sums, before, hulls, number, layer, best)
-            before, sums = sums, summed(layer >= 0, grid.cells)
-            progress.reach(number, cells=int(sums[-1]))
+    layer = np.where(target_cells(images, target), 0, FOREVER).astype(np.int32)
+    best = swept(images, layer, False, None, "reaching the target")
+    layer[layer == FOREVER] = -1
+    best[layer <= 0] = -1
     return GridReach(GridPolicy(images.problem, grid, best[None], -layer[None].astype(np.float64)), layer)
 
 
