@@ -7,16 +7,15 @@ A state is given by its components if it is an integer or a tuple of integers, e
 of states; the header's first comment lists both, and the actions. Unknown states give -1, or the action of the policy's
 fallback, and are never safe. Nothing is allocated and no library is called.
 
-The table of a step has one entry for each position, the position of a state among those of the step; steps with equal
-tables share one. Positions are found by binary search in the sorted keys of the states. Masks are stored once each, as
-bits, and referred to by index.
+The table of a step has one entry for each position, the position of a state in the order of its components; steps with
+equal tables share one. Positions are found by binary search. Masks are stored once each, as bits, and referred to by
+index.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,37 +40,18 @@ LAST = 2**31 - 1
 LABELS_SHOWN, LINE = 200, 110
 
 
-@dataclass(frozen=True)
-class Positions:
-    """The position of each state's entry: states in the order of their keys, for all steps or for each step."""
-
-    #: [slot, part]: the components of each stored state.
-    keys: Longs
-    #: [step]: the slots of a step in the order of their keys.
-    by_step: list[Longs]
-    #: Whether all steps share one order.
-    shared: bool
-    #: The index of a step's tables in C: 0 if every step has the same.
-    line: str
-
-    @property
-    def parts(self) -> int:
-        """The number of components of a state."""
-        return int(self.keys.shape[1])
-
-
 def header_of(policy: Policy, safe: SafeSet | None, name: str) -> str:
     """Return the text of the header."""
-    model, unmet, note = policy.model, *fallback_of(policy)
-    if policy.fallback is not None and len(policy.fallback.rank) > 1 and unmet != NOTHING:
-        positions, choice = chosen_everywhere(policy, policy.fallback.rank)
-    else:
-        positions = positions_of(model)
-        choice = [chosen_at(policy, step, slots) for step, slots in enumerate(positions.by_step)]
-    parts = [opening(model, positions, name, note), position_function(positions, name)]
-    parts += decision(choice, positions, name, unmet)
+    model, (unmet, note) = policy.model, fallback_of(policy)
+    table = parts_of(model)
+    keys = (np.arange(model.num_states) if table is None else table).reshape(model.num_states, -1)
+    order, steps, width = np.lexsort(keys.T[::-1]), range(model.lines), keys.shape[1]
+    #: Without an end every step has the same tables.
+    line = "0" if model.steps is None else "step"
+    parts = [opening(model, None if table is None else width, name, note), position_function(keys[order], name)]
+    parts += decision([actions_at(policy, step, unmet)[order] for step in steps], line, width, name, unmet)
     if safe is not None:
-        parts += mask_functions(safe, positions, name)
+        parts += mask_functions([masks_at(safe, step)[order] for step in steps], line, width, name)
     return "\n".join([*parts, f"#endif /* {name.upper()}_H */", ""])
 
 
@@ -97,24 +77,6 @@ def identifier(name: str | None, path: str | Path) -> str:
 # Tables ----------------------------------------------------------------------------------------------------------
 
 
-def positions_of(model: StateSpace) -> Positions:
-    """Return the order of the entries of states."""
-    keys = state_keys(model)[model.slot_state]
-    by_step: list[Longs] = []
-    for step, (first, last) in enumerate(model.step_slots.tolist()):
-        if step and model.stationary:
-            by_step.append(by_step[0])
-            continue
-        slots = np.flatnonzero(np.diff(model.row_start)[first:last] > 0) + first
-        by_step.append(slots[np.lexsort(keys[slots].T[::-1])])
-    return Positions(keys, by_step, model.stationary, line_of(model))
-
-
-def line_of(model: StateSpace) -> str:
-    """Return the index of a step's tables in C."""
-    return "0" if model.steps is None else "step"
-
-
 def fallback_of(policy: Policy) -> tuple[int, str]:
     """Return the action in states that are not in the tables, -1 if it is not known, and a comment on them."""
     model, fallback = policy.model, policy.fallback
@@ -132,25 +94,6 @@ def fallback_of(policy: Policy) -> tuple[int, str]:
     return int(np.argmin(fallback.rank[-1])), "States that were not visited have the action of the policy's fallback."
 
 
-def chosen_everywhere(policy: Policy, rank: NDArray[np.int8]) -> tuple[Positions, list[Longs]]:
-    """Return positions of all states at all steps, and [step][position] their actions, ranked if not visited there."""
-    model = policy.model
-    keys = state_keys(model)
-    order, choice = np.lexsort(keys.T[::-1]), []
-    for step, (first, last) in enumerate(model.step_slots.tolist()):
-        here = np.argmin(rank[:-1], axis=1)
-        nodes = step * model.node_stride + np.arange(first, last)
-        here[model.slot_state[first:last]] = model.row_action[policy.rows[nodes]]
-        choice.append(here[order])
-    return Positions(keys, [order] * model.lines, True, line_of(model)), choice
-
-
-def state_keys(model: StateSpace) -> Longs:
-    """[state, part]: the integers by which a state is found."""
-    table = parts_of(model)
-    return (np.arange(model.num_states) if table is None else table).reshape(model.num_states, -1)
-
-
 def parts_of(model: StateSpace) -> Longs | None:
     """[state, part]: the integers that states consist of; None if they do not, or need more than 32 bits."""
     table = integer_table(list(model.state_labels))
@@ -159,17 +102,26 @@ def parts_of(model: StateSpace) -> Longs | None:
     return table
 
 
-def chosen_at(policy: Policy, step: int, slots: Longs) -> Longs:
-    """[position]: the index of the action that a policy takes at a step, -1 if the state is not reachable."""
-    model = policy.model
-    nodes = step * model.node_stride + slots
-    return np.where(model.reachable[nodes], model.row_action[policy.rows[nodes]], NOTHING).astype(np.int64)
+def actions_at(policy: Policy, step: int, unmet: int) -> Longs:
+    """[state]: the index of the action that a policy takes at a step, -1 if it takes none."""
+    model, fallback = policy.model, policy.fallback
+    chosen = np.full(model.num_states, NOTHING, np.int64)
+    if unmet != NOTHING:  # states that were visited at another step have ranks of their own
+        chosen[:] = unmet if fallback is None or len(fallback.rank) == 1 else np.argmin(fallback.rank[:-1], axis=1)
+    slots = model.decision_slots(step)
+    chosen[model.slot_state[slots]] = model.row_action[policy.rows[step * model.node_stride + slots]]
+    return chosen
 
 
-def masks_at(safe: SafeSet, step: int, slots: Longs) -> list[bytes]:
-    """[position]: the bits of a mask, lowest first."""
-    nodes = step * safe.model.node_stride + slots
-    return [np.packbits(safe.mask_of(node), bitorder="little").tobytes() for node in nodes.tolist()]
+def masks_at(safe: SafeSet, step: int) -> NDArray[np.uint8]:
+    """[state, byte]: the bits of a mask, lowest first."""
+    model = safe.model
+    first, last = model.step_slots[step].tolist()
+    states = np.repeat(model.slot_state[first:last], np.diff(model.row_start[first : last + 1]))
+    rows = slice(int(model.row_start[first]), int(model.row_start[last]))
+    masks = np.zeros((model.num_states, len(model.action_labels)), np.bool_)
+    masks[states, model.row_action[rows]] = safe.steps.rows(step, rows)
+    return np.packbits(masks, axis=1, bitorder="little")
 
 
 def array(name: str, values: Any) -> str:
@@ -203,13 +155,13 @@ def step_tables(name: str, tables: Sequence[Longs]) -> str:
 # Text ------------------------------------------------------------------------------------------------------------
 
 
-def opening(model: StateSpace, positions: Positions, name: str, note: str) -> str:
-    """Return the comment, the include guard and the constants."""
+def opening(model: StateSpace, width: int | None, name: str, note: str) -> str:
+    """Return the comment, the include guard and the constants; states have `width` components, None: an index."""
     upper = name.upper()
-    if parts_of(model) is None:
+    if width is None:
         states = f"States by index:\n{listed(model.state_labels)}"
     else:
-        states = f"A state is given by its {positions.parts} integer(s)."
+        states = f"A state is given by its {width} integer(s)."
     states += f"\n{note}" if note else ""
     return (
         f"/* A policy for {comment(' '.join(model.name.split()))}, written by peakrl.\n\n"
@@ -235,61 +187,53 @@ def comment(text: str) -> str:
     )
 
 
-def arguments(positions: Positions, kind: str = "int32_t ") -> str:
+def arguments(width: int, kind: str = "int32_t ") -> str:
     """Return the components of a state as C parameters; as arguments if `kind` is empty."""
-    return ", ".join(f"{kind}s{part}" for part in range(positions.parts))
+    return ", ".join(f"{kind}s{part}" for part in range(width))
 
 
-def position_function(positions: Positions, name: str) -> str:
-    """Return the function that finds the position of a state in the sorted keys of a step, and the keys."""
-    orders = positions.by_step[:1] if positions.shared else positions.by_step
-    keys = array(f"{name}_key", positions.keys[np.concatenate(orders)])
-    starts = array(f"{name}_key_start", np.cumsum([0, *map(len, orders)]))
-    kind = keys.split("static const ")[1].split(" ")[0]
-    step = "0" if positions.shared else "step"
+def position_function(keys: Longs, name: str) -> str:
+    """Return the sorted keys [position, part], and the function that finds the position of a state."""
+    table, width = array(f"{name}_key", keys), keys.shape[1]
+    kind = table.split("static const ")[1].split(" ")[0]
     compare = "".join(
         f"        if (k[{part}] < s{part}) {{ low = middle + 1; continue; }}\n"
         f"        if (k[{part}] > s{part}) {{ high = middle; continue; }}\n"
-        for part in range(positions.parts)
+        for part in range(width)
     )
     return (
-        f"{keys}{starts}static inline int32_t {name}_position(int32_t step, {arguments(positions)})\n{{\n"
-        f"    int32_t low, high;\n    if (step < 0 || step >= {name.upper()}_STEPS) return -1;\n"
-        f"    low = {name}_key_start[{step}];\n    high = {name}_key_start[{step} + 1];\n    while (low < high) {{\n"
-        f"        int32_t middle = low + (high - low) / 2;\n"
-        f"        const {kind} *k = {name}_key + middle * {positions.parts};\n{compare}"
-        f"        return middle - {name}_key_start[{step}];\n    }}\n    return -1;\n}}\n"
+        f"{table}static inline int32_t {name}_position(int32_t step, {arguments(width)})\n{{\n"
+        f"    int32_t low = 0, high = {len(keys)};\n    if (step < 0 || step >= {name.upper()}_STEPS) return -1;\n"
+        f"    while (low < high) {{\n        int32_t middle = low + (high - low) / 2;\n"
+        f"        const {kind} *k = {name}_key + middle * {width};\n{compare}"
+        f"        return middle;\n    }}\n    return -1;\n}}\n"
     )
 
 
-def decision(choice: list[Longs], positions: Positions, name: str, unmet: int) -> list[str]:
+def decision(choice: list[Longs], line: str, width: int, name: str, unmet: int) -> list[str]:
     """Return the tables of actions and the function that reads them."""
     return [
         step_tables(f"{name}_choice", choice),
         f"/* The index of the action to take; {unmet} if the state is unknown at that step. */\n"
-        f"static inline int32_t {name}_action(int32_t step, {arguments(positions)})\n{{\n"
-        f"    int32_t position = {name}_position(step, {arguments(positions, '')});\n"
+        f"static inline int32_t {name}_action(int32_t step, {arguments(width)})\n{{\n"
+        f"    int32_t position = {name}_position(step, {arguments(width, '')});\n"
         f"    if (step < 0 || step >= {name.upper()}_STEPS) return -1;\n"
-        f"    return position < 0 ? {unmet} : {name}_choice_table[{name}_choice_start[{positions.line}] + position];"
+        f"    return position < 0 ? {unmet} : {name}_choice_table[{name}_choice_start[{line}] + position];"
         "\n}\n",
     ]
 
 
-def mask_functions(safe: SafeSet, positions: Positions, name: str) -> list[str]:
+def mask_functions(tables: list[NDArray[np.uint8]], line: str, width: int, name: str) -> list[str]:
     """Return the distinct masks, the tables of their indices and the function that reads them."""
     masks: dict[bytes, int] = {}
-    which = [
-        np.array([masks.setdefault(mask, len(masks)) for mask in masks_at(safe, step, slots)], np.int64)
-        for step, slots in enumerate(positions.by_step)
-    ]
-    width = (len(safe.model.action_labels) + 7) // 8
+    which = [np.array([masks.setdefault(mask.tobytes(), len(masks)) for mask in table], np.int64) for table in tables]
     bits = array(f"{name}_mask_bits", np.frombuffer(b"".join(masks), np.uint8))
     return [
         bits + step_tables(f"{name}_mask", which),
         f"/* 1 if the action, by index, is available and safe; 0 if not, or if the state is unknown. */\n"
-        f"static inline int {name}_safe(int32_t step, {arguments(positions)}, int32_t action)\n{{\n"
-        f"    int32_t position = {name}_position(step, {arguments(positions, '')}), mask;\n"
+        f"static inline int {name}_safe(int32_t step, {arguments(width)}, int32_t action)\n{{\n"
+        f"    int32_t position = {name}_position(step, {arguments(width, '')}), mask;\n"
         f"    if (position < 0 || action < 0 || action >= {name.upper()}_ACTIONS) return 0;\n"
-        f"    mask = {name}_mask_table[{name}_mask_start[{positions.line}] + position];\n"
-        f"    return {name}_mask_bits[mask * {width} + action / 8] >> action % 8 & 1;\n}}\n",
+        f"    mask = {name}_mask_table[{name}_mask_start[{line}] + position];\n"
+        f"    return {name}_mask_bits[mask * {tables[0].shape[1]} + action / 8] >> action % 8 & 1;\n}}\n",
     ]
