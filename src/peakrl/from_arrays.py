@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,12 @@ from peakrl.checks import AT_MOST, check_distribution, check_horizon, is_usual
 from peakrl.errors import ProblemError
 from peakrl.memory import MOST_STEPS, check_tables
 from peakrl.problem import NO_TRUTH_VALUES, Header, check_header, payoff_limits
-from peakrl.ragged import distribution_fault, joined, shared_lists
-from peakrl.space import check_sizes, read_only, starts_of
+from peakrl.ragged import distribution_fault, shared_lists
+from peakrl.space import check_sizes, starts_of
 from peakrl.types import Distributions, Floats, Payoffs
+
+# The stubs distinguish sparse formats that are treated alike here.
+sparse: Any = importlib.import_module("scipy.sparse")
 
 
 def arrays_of_model(
@@ -42,37 +45,28 @@ def arrays_of_model(
     if len(header.constraint_names) != count:
         raise ProblemError(f"constraint_names {header.constraint_names} must be {count} different names")
 
-    parts = []
-    for step in range(steps):
-        offered = mask[step % len(mask)].ravel()
-        where = "" if stationary else f"step {step}, "
-        parts.append(select_rows(layers[step % len(layers)], offered, actions, where))
-    pairs = [part.pairs for part in parts]
-    pair, ends = joined(pairs), np.cumsum([len(each) for each in pairs])
-    row_reward = joined([reward[step % len(reward)].ravel()[here] for step, here in enumerate(pairs)])
-    row_constraints = joined(
-        [
-            constraint[step % len(constraint)].reshape(count, states * actions)[:, here].T
-            for step, here in enumerate(pairs)
-        ]
-    )
+    # From here on the arrays of all steps are one: a pair is (step * states + state) * actions + action.
+    size = states * actions
 
-    def locate(row: int) -> str:
-        where = "" if stationary else f"step {np.searchsorted(ends, row, side='right')}, "
-        return f"{where}state {pair[row] // actions}, action {pair[row] % actions}"
+    def locate(pair: int) -> str:
+        where = "" if stationary else f"step {pair // size}, "
+        return f"{where}state {pair % size // actions}, action {pair % actions}"
 
-    check_payoffs(header, row_reward, row_constraints, locate)
+    whole = layers[0] if steps == 1 else sparse.vstack([layers[step % len(layers)] for step in range(steps)]).tocsr()
+    pair, chosen = select_rows(whole, np.resize(mask, steps * size), locate)
+    row_reward = np.resize(reward, steps * size)[pair]
+    row_constraints = np.resize(np.moveaxis(constraint, 1, -1), (steps * size, count))[pair]
+    check_payoffs(header, row_reward, row_constraints, lambda row: locate(int(pair[row])))
     first_slot, first_probability = first_states(initial, states)
     slots = states if stationary else states * (steps + 1)
-    check_sizes(name, states=slots, pairs=len(pair), outcomes=sum(len(part.following) for part in parts))
+    check_sizes(name, states=slots, pairs=len(pair), outcomes=len(chosen.indices))
     check_tables(name, horizon or 1, states)
-    # In a layered model the states of step h are the slots from h * states on.
-    following = joined(
-        [part.following if stationary else part.following + np.int32((h + 1) * states) for h, part in enumerate(parts)]
-    )
-    start = starts_of(joined([np.diff(part.start) for part in parts]))
-    lists = shared_lists(start, following, joined([part.probability for part in parts]), ends.tolist())
-    row_start = starts_of(joined([np.bincount(each // actions, minlength=states) for each in pairs]))
+    start, following = chosen.indptr.astype(np.int64), chosen.indices.astype(np.int32)
+    if not stationary:  # the states of step h are the slots from h * states on
+        following += np.repeat((pair // size + 1) * states, np.diff(start)).astype(np.int32)
+    ends = np.cumsum(np.bincount(pair // size, minlength=steps))
+    lists = shared_lists(start, following, chosen.data, ends.tolist())
+    row_start = starts_of(np.bincount(pair // actions, minlength=steps * states))
     payoffs = Payoffs(0, np.arange(len(pair), dtype=np.int32), row_reward, row_constraints)
     return (
         header,
@@ -95,8 +89,6 @@ def transition_layers(
     given: Any, horizon: int | None, reward_shape: tuple[int, ...]
 ) -> tuple[list[Any], bool, int, int]:
     """Return a CSR matrix of S*A rows for each layer, whether they depend on the step, S and A."""
-    # The stubs distinguish sparse formats that are treated alike here.
-    sparse: Any = importlib.import_module("scipy.sparse")
     if sparse.issparse(given):
         if len(reward_shape) < 2:
             raise ProblemError(f"rewards have shape {reward_shape}; with sparse transitions they must be (S, A)")
@@ -172,40 +164,23 @@ def availability(given: Any, shape: tuple[int, int], horizon: int | None) -> tup
     return table(array.astype(bool), shape, horizon, "available has")
 
 
-class Rows(NamedTuple):
-    """The rows of the available actions of one layer."""
-
-    #: [row]: state * A + action.
-    pairs: NDArray[np.int64]
-    #: Lists of next states.
-    start: NDArray[np.int64]
-    following: NDArray[np.int32]
-    probability: Floats
-
-
-def select_rows(matrix: Any, offered: NDArray[np.bool_], actions: int, where: str) -> Rows:
-    """Return the validated rows of the available actions of a layer."""
+def select_rows(matrix: Any, offered: NDArray[np.bool_], locate: Callable[[int], str]) -> tuple[NDArray[np.int64], Any]:
+    """Return [row]: the pair of each available action; and their validated rows."""
     matrix.sum_duplicates()
     pairs = np.flatnonzero(offered)
     chosen = matrix if offered.all() else matrix[pairs]
-    start = chosen.indptr.astype(np.int64)
-    position, row, total, zeros = distribution_fault(read_only(start), read_only(chosen.data))
+    position, row, total, zeros = distribution_fault(chosen.indptr.astype(np.int64), chosen.data)
     if position >= 0:
-        pair = int(pairs[np.searchsorted(start, position, side="right") - 1])
+        pair = int(pairs[np.searchsorted(chosen.indptr, position, side="right") - 1])
         raise ProblemError(
-            f"transitions, {where}state {pair // actions}, action {pair % actions}, next state "
-            f"{int(chosen.indices[position])}: {chosen.data[position]} is not a probability"
+            f"transitions, {locate(pair)}, next state {int(chosen.indices[position])}: "
+            f"{chosen.data[position]} is not a probability"
         )
     if row >= 0:
-        pair = int(pairs[row])
-        raise ProblemError(
-            f"transitions, {where}state {pair // actions}, action {pair % actions}: probabilities sum to "
-            f"{total:.12g}, not to 1"
-        )
+        raise ProblemError(f"transitions, {locate(int(pairs[row]))}: probabilities sum to {total:.12g}, not to 1")
     if zeros:
         chosen.eliminate_zeros()
-        start = chosen.indptr.astype(np.int64)
-    return Rows(pairs, start, chosen.indices.astype(np.int32, copy=False), chosen.data)
+    return pairs, chosen
 
 
 def check_payoffs(header: Header, reward: Floats, constraints: Floats, locate: Callable[[int], str]) -> None:
