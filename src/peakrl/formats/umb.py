@@ -269,6 +269,7 @@ class Reader:
             kept = probability != 0.0
             target, probability, start = target[kept], probability[kept], starts_of(kept)[start]
             payoffs = payoffs[kept] if by_branch else payoffs
+        check_probabilities(self.row_start, start, probability)
         places = start[:-1] if by_branch else np.arange(len(start) - 1)
         names = [each.name for each in (*paid[1:], *labels)]
         header = check_header(self.name, horizon, names, None, None, None)
@@ -283,11 +284,7 @@ class Reader:
             row_action=row_action, row_start=self.row_start, first_slot=first,
             first_probability=np.full(len(first), 1.0 / len(first)),
         )  # fmt: skip
-        try:
-            refuse(model_faults(model))
-        except ValueError:
-            check_probabilities(model.row_start, start, probability)  # its message says where
-            raise
+        refuse(model_faults(model))
         refuse_stuck_states(model)
         return model
 
