@@ -146,7 +146,7 @@ def test_a_probability_of_meeting_what_was_never_tried_is_at_most_1():
     assert reach_untried(model.layout, mass, sent, solve(model).policy.rows, tried) == (2, 1.0)
 
 
-@pytest.mark.filterwarnings("ignore:Values in x were outside bounds:RuntimeWarning")  # SciPy's optimiser, before 1.16
+@pytest.mark.filterwarnings("ignore:Values in x were outside bounds:RuntimeWarning")  # SciPy 1.13
 @seeds(5)
 def test_the_least_mean_of_a_distribution_is_that_of_a_general_optimiser(seed):
     rng = np.random.default_rng(seed)
