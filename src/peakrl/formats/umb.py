@@ -138,7 +138,7 @@ def sound(path: str | Path) -> Iterator[None]:
     except StorageError:
         raise
     except PeakError as error:
-        raise ProblemError(f"{path}: {error}") from error
+        raise ProblemError(f"{path}: {error}") from None
     except DAMAGED as error:
         what = f"it lacks {error}" if isinstance(error, KeyError) else f"{error}" or type(error).__name__
         raise StorageError(f"{path} is damaged, or not a UMB file: {what}") from error

@@ -327,7 +327,12 @@ def refuse(wrong: Bools, why: str | Callable[[int], str]) -> None:
     """Raise for the first row that is wrong."""
     if wrong.any():
         row = int(np.argmax(wrong))
-        raise TargetError(f"row {row}: {why if isinstance(why, str) else why(row)}")
+        raise TargetError(f"{row_name(row)}: {why if isinstance(why, str) else why(row)}")
+
+
+def row_name(row: int) -> str:
+    """Return the number of a row for messages; a spreadsheet would count from 1, and the header too."""
+    return f"row {row} (counted from 0)"
 
 
 class Table:
@@ -369,7 +374,8 @@ class Table:
             except TypeError:  # an array
                 code = numbers.setdefault(label_of(value), len(numbers))
             except TargetError:
-                raise TargetError(f"row {row}: {names} is {shown(value)}; it must be whole numbers or words") from None
+                what = f"{row_name(row)}: {names} is {shown(value)}"
+                raise TargetError(f"{what}; it must be whole numbers or words") from None
             codes[row] = code
         return codes
 
@@ -640,7 +646,7 @@ def compare(trainer: Trainer, logs: Logs, first: int, slot: Longs, row: Longs, f
                 limits.check_step(step, int(slot[index]), int(row[index]), then, paid, chosen=False)
             seen.check(step, int(row[index]), seen_step, after, paid)
         except TargetError as error:
-            raise TargetError(f"row {at}: {error}") from None
+            raise TargetError(f"{row_name(at)}: {error}") from None
 
 
 def rows_of(space: GrowingSpace, slot: int) -> range:
