@@ -62,6 +62,19 @@ def test_a_log_is_learned_saved_and_reported(command, tmp_path):
     assert verify(tmp_path / "plant.certificate").holds
 
 
+def test_a_file_may_name_the_behaviour_as_code_that_is_trusted(command, tmp_path):
+    (tmp_path / "plant.toml").write_text(FILE.replace("0.1\n", '0.1\nbehavior = "own.py:usual"\n'))
+    (tmp_path / "own.py").write_text(
+        "def usual(step, state, actions):\n    return {one: 1 / len(actions) for one in actions}\n"
+    )
+    assert "runs code" in command("train", "plant.csv")[2]
+    code, out, err = command("train", "plant.csv", "--trust")
+    assert code == 0, err
+    assert "the behaviour policy was fixed" in out
+    (tmp_path / "own.py").write_text("")
+    assert "settings.behavior 'own.py:usual'" in command("train", "plant.csv", "--trust")[2]
+
+
 def test_what_a_log_lacks_is_named(command, tmp_path):
     (tmp_path / "plant.toml").rename(tmp_path / "other.toml")
     code, _, err = command("train", "plant.csv")

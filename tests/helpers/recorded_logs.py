@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 
 from peakrl import Logs
@@ -78,12 +80,29 @@ def as_rule(policy):
     return act
 
 
+def uniform(step, state, actions):
+    """A behaviour policy: all actions are equally likely."""
+    return {action: 1 / len(actions) for action in actions}
+
+
 def truth(model, run):
-    """Return the policy of a run on a log, as one of the model."""
+    """Return the policy of a run on a log, as one of the model; first actions in states that a random one lacks."""
     from peakrl import Policy
-    from peakrl.policy.tables import first_rows
+    from peakrl.errors import UnknownStateError
+    from peakrl.policy.tables import StochasticPolicy, first_rows
 
     rows = first_rows(model).copy()
+    if isinstance(run.policy, StochasticPolicy):
+        weights = np.zeros(model.num_entries)
+        by_step = weights.reshape(-1, model.num_rows)
+        by_step[:, model.row_start[:-1][np.diff(model.row_start) > 0]] = 1.0
+        for step, slot, _ in model.decisions():
+            own = by_step[step if model.entry_stride else 0]
+            with contextlib.suppress(UnknownStateError):
+                chances = run.policy.probabilities(step, slot)
+                for index, row in enumerate(model.rows_of_slot(slot)):
+                    own[row] = chances.get(index, 0.0)
+        return StochasticPolicy(model, weights)
     for step, slot, node in model.decisions():
         actions = [one for one in range(len(model.rows_of_slot(slot))) if one in run.model.action_labels]
         rows[node] = model.row_start[slot] + run.policy.action(step, slot, actions)

@@ -150,19 +150,20 @@ def test_lower_values_and_gaps_follow_from_the_samples_since_freezing(seed):
     assert abs(top - largest) <= scale
 
 
-@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize(("wide", "fewest"), [(False, 0), (True, 0), (True, 4)])
 @seeds(20)
-def test_candidates_are_greedy_on_the_counts_with_some_pessimism(wide, seed):
+def test_candidates_are_greedy_on_the_counts_with_some_pessimism(wide, fewest, seed):
     learner = learned(seed)
     r, t, seen = learner, learner.tables, naive_certified.Counted(learner)
     u, _ = naive_certified.upper_values(seen, t.most, float(t.log_share[0]))
     t.witness[:] = r.fresh().witness
     rows, value, estimate = np.zeros_like(t.candidate), np.zeros_like(t.value), np.zeros_like(t.value)
-    plan_candidate(t, rows, value, estimate, wide=wide)
-    values, estimates, chosen = naive_certified.candidate(seen, u, t.least, t.most, wide)
+    plan_candidate(t, rows, value, estimate, wide=wide, fewest=fewest)
+    values, estimates, chosen = naive_certified.candidate(seen, u, t.least, t.most, wide, fewest)
     for (step, slot), expected in values.items():
         node = slot, step * t.shift
         assert value[node] == pytest.approx(expected, abs=1e-6)
+        assert (rows[node] < 0) == (fewest > 0 and chosen[step, slot] is None)
         if chosen[step, slot] is not None and rows[node] == chosen[step, slot]:
             assert estimate[node] == pytest.approx(estimates[step, slot], abs=1e-6)
 

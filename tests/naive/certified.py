@@ -133,7 +133,7 @@ def lower_values(seen, rows, least, log_share):
     return low
 
 
-def candidate(seen, u, least, most, wide):
+def candidate(seen, u, least, most, wide, fewest=0):
     """{(step, slot): (V, E)} of the pessimistic policy where some pair is known, and its rows."""
     horizon, value, estimate, rows = seen.model.horizon, {}, {}, {}
     for step in reversed(seen.steps):
@@ -144,7 +144,8 @@ def candidate(seen, u, least, most, wide):
             options = []
             for row in seen.model.rows_of_slot(slot):
                 sample, reward = seen.samples(row), seen.reward(row)
-                if u[step, row] is None or not sample or (not seen.joint and reward is None):
+                few = sum(sample.values()) < max(fewest, 1)
+                if u[step, row] is None or few or (not seen.joint and reward is None):
                     continue
                 n = sum(sample.values())
                 follows = [
@@ -155,7 +156,9 @@ def candidate(seen, u, least, most, wide):
                 variance = max(sum(count * v * v for count, v, _ in follows) / n - mean**2, 0.0)
                 plain = sum(count * e for count, _, e in follows) / n
                 own = 0.0 if seen.joint else reward
-                doubt = math.sqrt(variance / n) + (width / (n + 1) if wide else (mean - low) / (2 * n + 2))
+                doubt = (fewest == 0) * math.sqrt(variance / n) + (
+                    width / (n + 1) if wide else (mean - low) / (2 * n + 2)
+                )
                 options.append((own + mean - doubt, own + plain, row))
             best = max(options, key=lambda option: option[0], default=(low + least, low + least, None))
             value[step, slot], estimate[step, slot], rows[step, slot] = best

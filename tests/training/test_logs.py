@@ -12,8 +12,8 @@ from scipy.optimize import minimize_scalar
 
 import peakrl
 from helpers.random_problems import random_problem
-from helpers.recorded_logs import as_rule, logs_of, record, truth
-from peakrl import Assumptions, Certificate, Logs, compile_model, evaluate, learn, load, solve, verify
+from helpers.recorded_logs import as_rule, logs_of, record, truth, uniform
+from peakrl import Assumptions, Certificate, Logs, compile_model, evaluate, learn, load, safe_set, solve, verify
 from peakrl.errors import PeakError, PolicyError, SettingsError, StorageError, TargetError
 from peakrl.learners import Pessimistic
 from peakrl.problems import energy_harvesting
@@ -66,7 +66,9 @@ def test_bounds_are_true_and_follow_from_the_counts_alone(name, tmp_path):
     logs = logs_of(HARVESTING, record(HARVESTING, 600, np.random.default_rng(3)))
     run = learn(logs, Pessimistic(failure_probability=0.1), assumptions=assumptions)
     given = evaluate(logs, as_rule(best.policy), failure_probability=0.1, assumptions=assumptions)
-    for certificate, policy in ((run.certificate, truth(HARVESTING, run)), (given, best.policy)):
+    baseline = learn(logs, Pessimistic(failure_probability=0.1, behavior=uniform), assumptions=assumptions)
+    judged = [(one.certificate, truth(HARVESTING, one)) for one in (run, baseline)]
+    for certificate, policy in (*judged, (given, best.policy)):
         exact = peakrl.evaluate(HARVESTING, policy)
         assert certificate.holds
         assert certificate.value_low <= exact.value
@@ -77,8 +79,13 @@ def test_bounds_are_true_and_follow_from_the_counts_alone(name, tmp_path):
         checked = verify(tmp_path / "log.certificate")
         assert checked.holds, checked.reason
     assert given.value_low > run.certificate.value_low or name == "dynamics"  # twice the rows
-    run.save(tmp_path / "log.run")
-    assert load(tmp_path / "log.run", assumptions=assumptions).certificate.as_dict() == run.certificate.as_dict()
+    for one in (run, baseline):
+        one.save(tmp_path / "log.run")
+        again = load(tmp_path / "log.run", assumptions=assumptions)
+        assert again.certificate.as_dict() == one.certificate.as_dict()
+        for step, slot, _ in one.model.decisions():
+            state = one.model.state_of_slot(slot)
+            assert again.policy.probabilities(step, state) == one.policy.probabilities(step, state)
 
 
 @pytest.mark.parametrize(
@@ -136,6 +143,51 @@ def test_the_policy_is_chosen_by_the_rows_before_the_middle_episode():
     assert first.certificate.value_low != second.certificate.value_low
 
 
+def test_the_behaviour_decides_where_the_earlier_half_shows_too_little():
+    """Four rows of an action suffice for the plan; later rows do not count, nor do states that only they show."""
+    tries = {0: [0] * 4 + [1] * 2, 1: [0] * 3 + [1] * 3}
+    early = [(state, action) for state, actions in tries.items() for action in actions]
+    late = [(1, 0)] * 8 + [(2, 0)] * 4
+    state, action = zip(*early, *late, strict=True)
+    table = {"episode": range(24), "state": state, "action": action, "reward": [1.0 - one for one in action]}
+    usual = lambda step, state, actions: {0: 0.25, 1: 0.75}  # noqa: E731
+    run = learn(Logs.from_frame(table, horizon=1, reward_range=(0, 1)), Pessimistic(behavior=usual))
+    assert [run.policy.probabilities(0, state) for state in range(3)] == [
+        {0: 1.0},
+        {0: 0.25, 1: 0.75},
+        {0: 0.25, 1: 0.75},
+    ]
+    assert "the behaviour policy was fixed" in " ".join(run.certificate.rests_on)
+
+
+@pytest.mark.parametrize(("early", "taken"), [([0, 1, 0], 0), ([0, 0, 0], 1)])
+def test_a_behaviour_is_not_followed_where_it_is_known_to_violate(early, taken):
+    """Action 1 violates: seen in the earlier half it is avoided; what the later half shows must not decide."""
+    actions = [*early, 0, 1, 0]
+    table = {"episode": range(6), "state": [0] * 6, "action": actions, "reward": [1.0] * 6}
+    table["c"] = [1 - 2 * action for action in actions]
+    logs = Logs.from_frame(
+        table, horizon=1, reward_range=(0, 1), constraints="c", constraint_bounds=[1], actions=[0, 1]
+    )
+    run = learn(logs, Pessimistic(behavior=lambda step, state, actions: 1))
+    assert run.policy.action(0, 0) == taken
+    assert run.certificate.violation_probability_high == 1 or taken == 0
+
+
+@pytest.mark.parametrize(
+    ("behavior", "message"),
+    [
+        (3, "behavior is 3: it must be a policy"),
+        (lambda step, state, actions: {0: 0.5}, "probabilities at step 0 in state 0 are {0: 0.5}"),
+        (lambda step, state, actions: {0: 1.5, 1: -0.5}, "probabilities at step 0"),
+        (lambda step, state, actions: 7, "takes 7 at step 0 in state 0, which the log's actions lack"),
+    ],
+)
+def test_what_is_no_behaviour_is_refused(behavior, message):
+    with pytest.raises(PeakError, match=message):
+        learn(Logs.from_frame(TABLE, horizon=2, reward_range=(0, 1)), Pessimistic(behavior=behavior))
+
+
 def test_with_a_declared_support_no_violation_is_certain(tmp_path):
     columns = record(HARVESTING, 50, np.random.default_rng(2))
     support = {STATES[slot]: slot for slot in range(len(STATES))}
@@ -152,6 +204,15 @@ def test_with_a_declared_support_no_violation_is_certain(tmp_path):
     assert certificate.violation_high == 0
     assert certificate.declared_safe
     assert learn(logs).certificate.violation_high > 0
+    safe = safe_set(HARVESTING)
+    for behavior in (uniform, lambda step, state, actions: max(actions)):  # both violate in some states
+        run = learn(logs, Pessimistic(behavior=behavior), assumptions=Assumptions(support=HARVESTING))
+        assert run.certificate.violation_high == 0
+        for step, slot, _ in run.model.decisions():
+            state = run.model.state_of_slot(slot)
+            assert set(run.policy.probabilities(step, state)) <= set(safe.actions(state, step))
+        run.certificate.save(tmp_path / "log.certificate")
+        assert verify(tmp_path / "log.certificate").holds
     # Policies that were given: a deterministic one, a randomised one, and one that violates where no row of the log is.
     safest = solve(HARVESTING).policy
     spends = lambda step, state, actions: max(actions) if (step, state[0]) == (3, 3) else 0  # noqa: E731

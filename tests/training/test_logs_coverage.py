@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 
 from helpers import certified_problems as problems
 from helpers.random_problems import random_problem
-from helpers.recorded_logs import as_rule, joined, logs_of, record, truth
+from helpers.recorded_logs import as_rule, joined, logs_of, record, truth, uniform
 from peakrl import Assumptions, Logs, Policy, compile_model, evaluate, learn, solve
 from peakrl.learners import Pessimistic
 from peakrl.problems import energy_harvesting, scheduling_example
@@ -65,10 +65,11 @@ def weights_of(policy):
     return weights
 
 
-def false_bounds(model, declared, logs, p, best, policy=None):
+def false_bounds(model, declared, logs, p, best, policy=None, behavior=None):
     """Is any bound of the certificate of the chosen, or of a given, policy false?"""
     if policy is None:
-        run = learn(logs, Pessimistic(failure_probability=p), assumptions=Assumptions(**declared), history="none")
+        settings = Pessimistic(failure_probability=p, behavior=behavior)
+        run = learn(logs, settings, assumptions=Assumptions(**declared), history="none")
         certificate, policy = run.certificate, truth(model, run)
     else:
         certificate = evaluate(logs, as_rule(policy), failure_probability=p, assumptions=Assumptions(**declared))
@@ -82,7 +83,7 @@ def false_bounds(model, declared, logs, p, best, policy=None):
     )
 
 
-def numbers_of_false(name, count, collect, seed=0):
+def numbers_of_false(name, count, collect, seed=0, behavior=None):
     """{p: in how many logs a bound is false}; bounds of a given policy must never be, for p of a millionth."""
     model, episodes, declared = FAMILIES[name]
     best, given = solve(model), Policy.from_rule(model, lambda step, state: first_action(model, step, state))
@@ -90,7 +91,7 @@ def numbers_of_false(name, count, collect, seed=0):
     for number in range(count):
         logs = logs_of(model, collect(model, episodes, np.random.default_rng((seed, number))))
         for p in bad:
-            bad[p] += false_bounds(model, declared, logs, p, best)
+            bad[p] += false_bounds(model, declared, logs, p, best, behavior=behavior)
         if number % 5 == 0:
             assert not false_bounds(model, declared, logs, 1e-6, best, given)
     return bad
@@ -100,18 +101,19 @@ def first_action(model, step, state):
     return model.action_of_row(model.rows_of_slot(model.slot_of(step, state))[0])
 
 
+@pytest.mark.parametrize("behavior", [None, uniform])
 @pytest.mark.parametrize("name", ["jackpot", "outcomes"])
-def test_bounds_are_false_at_most_as_often_as_allowed(name):
-    for p, bad in numbers_of_false(name, 15, adaptive).items():
+def test_bounds_are_false_at_most_as_often_as_allowed(name, behavior):
+    for p, bad in numbers_of_false(name, 15, adaptive, behavior=behavior).items():
         assert binomtest(bad, 15, p, "greater").pvalue > 1e-3
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("collect", [record, adaptive])
+@pytest.mark.parametrize(("collect", "behavior"), [(record, None), (adaptive, None), (adaptive, uniform)])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_a_thousand_logs_of_every_family(name, collect):
-    found = numbers_of_false(name, 1000, collect, seed=1)
-    print(f"{name}, {collect.__name__}: false {found} of 1,000")
+def test_a_thousand_logs_of_every_family(name, collect, behavior):
+    found = numbers_of_false(name, 1000, collect, seed=1, behavior=behavior)
+    print(f"{name}, {collect.__name__}, behaviour {behavior}: false {found} of 1,000")
     for p, bad in found.items():
         assert binomtest(bad, 1000, p, "greater").pvalue > 1e-3
 

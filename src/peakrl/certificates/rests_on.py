@@ -119,9 +119,13 @@ def on_environment(plain: Plain) -> Iterator[str]:
     if plain.get("given"):  # a log: the policy is known in every state
         return
     known = plain["declared"].get("constraint_depends_on") in ("action", "pair")
+    limited = {"support", "constraints", "safe_policy"} & set(plain["declared"])
+    allowed = " that the declarations allow" if limited else ""
+    if plain.get("several"):  # a randomised policy of a log has no fallback
+        yield f"in a state that is not in the log, for which the policy has no action, one is taken{allowed}"
+        return
     yield (
-        "in a state that was not visited the policy takes the first available action"
-        + (" that the declarations allow" if {"support", "constraints", "safe_policy"} & set(plain["declared"]) else "")
+        f"in a state that was not visited the policy takes the first available action{allowed}"
         + (", of those that satisfied their constraints before it was frozen if there is one" if known else "")
     )
 
@@ -144,6 +148,8 @@ def on_log(plain: Plain) -> Iterator[str]:
             "on the rows before the middle episode, and nothing was learned from this log before, with another split "
             "or option"
         )
+    if plain["behavior"]:
+        yield "the behaviour policy was fixed before anybody looked at this log, and is not random if it is a function"
     if plain["inferred"]:
         yield f"every state offers the {plain['inferred']} actions of the log, and there are no others"
     if plain["missing"]:

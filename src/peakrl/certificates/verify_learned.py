@@ -108,7 +108,9 @@ def read(declared: Any, plain: Read, arrays: Read) -> SimpleNamespace:
     fields = FIELDS | ({"weights": Field(np.float64, "entry", low=0, high=1 + NEAR)} if own else {})
     d = SimpleNamespace(**plain, **record.checked(fields), p=declared.failure_probability, logged=own)
     if own:
-        require(type(d.given) is bool is type(d.several) is type(d.kept), "a flag is neither true nor false")
+        flags = (d.given, d.several, d.kept, d.behavior)
+        require(all(type(one) is bool for one in flags), "a flag is neither true nor false")
+        require(d.several or not d.behavior, "a behaviour policy may take several actions")
         require(all(type(n) is int and n >= 0 for n in (d.inferred, d.missing, d.of_episodes)), "a number is not whole")
     require(all(type(getattr(d, name)) is bool for name in FLAGS), "a flag is neither true nor false")
     require(all(type(getattr(d, name)) is int and getattr(d, name) >= 0 for name in WHOLE), "a number is not whole")
@@ -283,6 +285,8 @@ def arrange(d: SimpleNamespace) -> None:
             at.used = whole > 0
             require((whole == 0) | (abs(whole - 1) <= NEAR), "the policy's probabilities are invalid")
             require(d.several | (at.weight == 0) | (at.weight == 1), "the policy takes several actions unsaid")
+        else:
+            at.weight = np.isin(at.rows, at.mine)
     d.lower_share = bets(d)
     d.upper_share = d.lower_share - math.log(0.6 * d.p)
 
@@ -398,7 +402,8 @@ def returned(d: SimpleNamespace) -> tuple[float, float]:
 def logged(d: SimpleNamespace) -> tuple[float, float]:
     """Return the lower bound of the value and the upper bound of the chance of a violation, by the rows of a log."""
     mine = (at.weight[np.searchsorted(at.rows, at.mine)] for at in d.at)
-    require(d.given or all((weight == 1).all() for weight in mine), "the weights are not those of the policy")
+    own = d.given or all(((weight == 1) | (d.behavior & (weight > 0))).all() for weight in mine)
+    require(own, "the weights are not those of the policy")
     low = pursued(d, d.reward_range[0], d.reward_range[1], 1.0)
     kept = (d.tested[d.group_of_row] == 1) & (d.max_violation[d.group_of_row] == 0)
     sound = d.certain and d.complete and all(at.used.all() and kept[at.rows[at.weight > 0]].all() for at in d.at)
@@ -432,7 +437,9 @@ def pursued(d: SimpleNamespace, least: float, most: float, sign: float) -> float
 
 def stays(at: SimpleNamespace) -> bool:
     """Does the policy take nothing that is declared to fail, wherever anything else is left?"""
-    return not (at.forbidden[at.mine] & ~np.logical_and.reduceat(at.forbidden[at.rows], at.begin)).any()
+    forbidden = at.forbidden[at.rows]
+    taken = np.logical_or.reduceat(forbidden & (at.weight > 0), at.begin)
+    return not (taken & ~np.logical_and.reduceat(forbidden, at.begin)).any()
 
 
 def lower_values(d: SimpleNamespace, counts: Any, known: Any, share: Any) -> Iterator[tuple[Any, Any]]:

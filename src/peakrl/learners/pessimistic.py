@@ -14,6 +14,14 @@ policy come from all rows, as in `certified.values`.
 
 p_U = 0.6 p, p_L = p_C = 0.2 p. A policy that was given before the log needs no choice: all rows bound it, its value
 from above as well, with p_L / 2 for each side. Theorem and proof: docs/logs.md.
+
+If the behaviour is passed, the policy follows it in states in which no pair has `TRUSTED` samples before the middle,
+and in those that were first visited later: bootstrapping from a baseline (Laroche et al.), state by state. It is known
+before the later rows, like the plan. Whether it is random in the states that they show is not: all actions count.
+
+References
+----------
+R. Laroche, P. Trichelair, R. Tachet des Combes. Safe policy improvement with baseline bootstrapping. ICML 2019.
 """
 
 from __future__ import annotations
@@ -25,10 +33,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from peakrl.certificates.certificate import Certificate, Evidence
 from peakrl.certificates.rests_on import on_log
+from peakrl.checks import ROUNDING
 from peakrl.errors import SettingsError
 from peakrl.jit import loop
 from peakrl.learners.base import LearnerSettings, ProofHistory, Task
@@ -37,13 +46,14 @@ from peakrl.learners.certified.declared import environment_facts
 from peakrl.learners.certified.evidence import cell_arrays, evidence_of
 from peakrl.learners.certified.gaps import NOT_JOINT, least_following, plan_candidate
 from peakrl.learners.certified.learner import Certified, CertifiedLearner
-from peakrl.learners.certified.tables import FIRST, OPEN, Tables
+from peakrl.learners.certified.tables import FIRST, JUDGED_BAD, OPEN, Tables
 from peakrl.learners.certified.values import LEFT_OUT, first_value, note_noise, note_sample, sweep
 from peakrl.learners.episode import Log
-from peakrl.learners.infeasibility import VIOLATES
+from peakrl.learners.infeasibility import DECLARED, VIOLATES
 from peakrl.learners.tables import alike
+from peakrl.policy.tables import Policy, StochasticPolicy
 from peakrl.sampling import Words
-from peakrl.types import Floats, Longs
+from peakrl.types import Bools, Floats, Longs
 
 if TYPE_CHECKING:
     from peakrl.gym.adapter import Rules
@@ -51,6 +61,8 @@ if TYPE_CHECKING:
 
 #: Rows that are counted at once.
 BATCH = 1 << 14
+#: The plan needs this many samples of a pair where the behaviour is known; one is enough if nothing is random.
+TRUSTED = 4
 FROM_LOGS = "Pessimistic learns from logs: pass a peakrl.Logs as the target"
 
 
@@ -72,6 +84,16 @@ class Pessimistic(LearnerSettings):
 
     #: Upper bound on the probability that one of the bounds is wrong.
     failure_probability: float = Field(default=0.05, gt=1e-100, lt=1)
+    #: The policy that made the log, followed in states of which the log shows too little: a `Policy`, a randomised one,
+    #: or a function (step, state, actions) -> action or {action: probability}. Files do not store it.
+    behavior: Any = Field(default=None, exclude=True)
+
+    @field_validator("behavior")
+    @classmethod
+    def _decides(cls, given: Any) -> Any:
+        if not (given is None or callable(given) or isinstance(given, Policy | StochasticPolicy)):
+            raise ValueError("it must be a policy, or a function (step, state, actions) -> action")
+        return given
 
     def make(self, task: Task) -> PessimisticLearner:
         """Return the algorithm for a log."""
@@ -192,8 +214,10 @@ class PessimisticLearner(CertifiedLearner):
     def __init__(self, task: Task, settings: Certified) -> None:
         super().__init__(task, settings)
         self.log = LogFacts()
-        #: [row, column]: the given policy; None: the candidate.
+        #: [row, column]: the given policy, or the chosen one if a behaviour was passed; None: the candidate.
         self.weights: Floats | None = None
+        #: [slot, column]: does the chosen policy follow the behaviour?
+        self.follows: Bools = np.zeros((0, self.columns), np.bool_)
 
     def count(self, first: Longs, rows: Longs, following: Longs, reward: Floats, violation: Floats) -> None:
         """Count rows of the log and their first states, and update what follows from them."""
@@ -211,13 +235,33 @@ class PessimisticLearner(CertifiedLearner):
         _, dead = first_value(t, ROUGH)
         self.status.dead_first = int(dead)
 
-    def choose(self) -> None:
-        """Choose the policy by what was counted so far, and freeze it."""
+    def choose(self, behavior: Floats | None = None) -> None:
+        """Choose the policy by what was counted so far, and the weights [row, column] of a behaviour; freeze it."""
         t = self.tables
         rows, value, estimate = t.candidate.copy(), np.zeros_like(t.value), np.zeros_like(t.value)
         if not self.log.given:
-            plan_candidate(t, rows, value, estimate, wide=True)
-        self.freeze(rows)
+            fewest = 0 if behavior is None else 1 if t.deterministic else TRUSTED
+            plan_candidate(t, rows, value, estimate, wide=True, fewest=fewest)
+        if behavior is not None:
+            self.follows = (rows < 0) & self.allowed(behavior, t.witness == OPEN)
+        self.freeze(np.where(rows < 0, ~rows, rows))
+
+    def follow(self, behavior: Floats) -> None:
+        """Follow a behaviour where `choose` decided to, and in states that were first visited since."""
+        t = self.tables  # in new states, what later rows show must not decide
+        bad = (t.judged[t.group_of_row] == JUDGED_BAD)[:, None]
+        follows = self.allowed(behavior, ~bad & (t.witness != DECLARED))
+        follows[: len(self.follows)] = self.follows
+        self.weights = np.where(follows[t.slot_of_row], behavior, self.policy_weights())
+        row, column = np.nonzero(self.weights)
+        order = np.argsort(self.weights[row, column], kind="stable")  # the likeliest row is set last
+        t.candidate[t.slot_of_row[row[order]], column[order]] = row[order]
+
+    def allowed(self, behavior: Floats, may: Bools) -> Bools:
+        """[slot, column]: does the behaviour decide there, and take only rows that it may [row, column]?"""
+        found = np.zeros((self.space.slots, self.columns))
+        np.add.at(found, self.tables.slot_of_row, np.where(may, behavior, 0.0))
+        return np.asarray(found > 1 - ROUNDING)
 
     def policy_weights(self) -> Floats:
         """[row, column]: how likely the policy takes each row."""
@@ -228,10 +272,19 @@ class PessimisticLearner(CertifiedLearner):
         weights[t.candidate[t.slots], np.arange(self.columns)] = 1.0
         return weights
 
+    @property
+    def behaves(self) -> bool:
+        """Was a behaviour passed, which the policy may follow?"""
+        return self.weights is not None and not self.log.given
+
+    @property
+    def several(self) -> bool:
+        """May the policy take several actions in a state?"""
+        return self.behaves or is_random(self.policy_weights())
+
     def log_shares(self, part: float) -> Floats:
         """[distribution]: log(1/d) of a bet, for this part of p."""
-        several = is_random(self.policy_weights())
-        return self.bet_logs(several) - math.log(part * self.failure_probability)
+        return self.bet_logs(self.several) - math.log(part * self.failure_probability)
 
     def mean_low(self, tables: Tables, part: float, *, chance: bool = False) -> float:
         """Return the lower bound of the mean value of the policy, or of minus the chance of a violation."""
@@ -255,6 +308,12 @@ class PessimisticLearner(CertifiedLearner):
             return 0.0
         return min(1.0, -self.mean_low(self.tables, VIOLATION, chance=True))
 
+    def stays(self) -> bool:
+        """Return whether the policy is safe by declaration, in every state that is not dead."""
+        t = self.tables
+        forbidden = (t.witness == DECLARED) & (t.dead[t.slot_of_row, : self.columns] == 0)
+        return self.facts.safe and not bool((forbidden & (self.policy_weights() > 0)).any())
+
     def keeps(self) -> bool:
         """Return whether every pair that the policy can take was tested and satisfied the constraints."""
         t, weights = self.tables, self.policy_weights()
@@ -264,6 +323,11 @@ class PessimisticLearner(CertifiedLearner):
         everywhere = bool((np.add.reduceat(weights, t.row_start[t.slots], axis=0) > 0).all())
         groups = t.group_of_row[used]
         return everywhere and bool(t.tested[groups].all() and not t.max_violation[groups].any())
+
+    def chances(self) -> Floats | None:
+        """[entry]: action probabilities of the policy; None if it is deterministic."""
+        random = self.weights is not None and is_random(self.weights)
+        return self.space.entries_of(self.policy_weights()) if random else None
 
     def gap_high(self) -> float:
         """Return infinity: gaps state by state are not bounded."""
@@ -317,7 +381,7 @@ class PessimisticLearner(CertifiedLearner):
         t, log, weights = self.tables, self.log, self.policy_weights()
         evidence = evidence_of(self, self.epsilons[-1])
         plain = {"given": log.given, "inferred": log.inferred, "missing": log.missing, "kept": log.kept}
-        plain |= {"of_episodes": self.status.episodes, "several": is_random(weights)}
+        plain |= {"of_episodes": self.status.episodes, "several": self.several, "behavior": self.behaves}
         t.then_count[:], t.then_before[:] = t.cell_count, t.cell_before
         arrays = {**evidence.arrays, **cell_arrays(self), "weights": weights.T.ravel()}
         return Evidence({**evidence.plain, **plain}, arrays)
@@ -326,7 +390,8 @@ class PessimisticLearner(CertifiedLearner):
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return all tables by name."""
-        return super().arrays() | {"log": np.array([self.log.inferred, self.log.missing])}
+        weights = {} if self.weights is None else {"weights": self.weights}
+        return super().arrays() | {"log": np.array([self.log.inferred, self.log.missing])} | weights
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Restore what `arrays` returned."""
@@ -334,3 +399,7 @@ class PessimisticLearner(CertifiedLearner):
         self.log = LogFacts(*alike(self.arrays()["log"], arrays["log"], "engine.log").tolist())
         if min(self.log.inferred, self.log.missing) < 0:
             raise ValueError("engine.log is out of range")
+        if "weights" in arrays:
+            self.weights = alike(self.policy_weights(), arrays["weights"], "engine.weights")
+            if not ((self.weights >= 0) & (self.weights <= 1)).all():
+                raise ValueError("engine.weights is out of range")

@@ -18,7 +18,7 @@ import numpy as np
 
 from peakrl.certificates.certificate import Certificate
 from peakrl.certificates.episodes import decided
-from peakrl.checks import check_bounds, check_count, check_fraction, check_no_costs, check_range, shown
+from peakrl.checks import ROUNDING, check_bounds, check_count, check_fraction, check_no_costs, check_range, shown
 from peakrl.errors import PolicyError, SettingsError, StorageError, TargetError, UnknownStateError
 from peakrl.evaluation.exact import evaluate_on
 from peakrl.gym.adapter import DetachedEnvironment, Observed, Rules, Step
@@ -490,7 +490,7 @@ def learn_from_logs(
 ) -> LearningRun:
     """Return the run of `learn` on a log; every `every`-th episode of the log becomes a point of its history."""
     trainer = trainer_of(logs, settings, assumptions, every, seed)
-    learner = replay(trainer, logs)
+    learner = replay(trainer, logs, behavior=settings.behavior)
     trainer.done = logs.episodes
     trainer.greedy = learner.chosen()
     totals = np.stack([logs.reward, violations(logs)], axis=1)
@@ -513,8 +513,8 @@ def evaluate_on_logs(
     logs
         The log, all of which bounds the policy; its choice must not depend on it.
     policy
-        One of ours, also randomised, or a function (step, state, actions) -> action. In states of the log in which it
-        has no action its value counts as the least possible one, and a violation as certain.
+        One of ours, also randomised, or a function (step, state, actions) -> action or {action: probability}. In states
+        of the log in which it has no action its value counts as the least possible one, and a violation as certain.
     failure_probability
         Upper bound on the probability that one of the bounds is wrong; of several policies each has its own.
     assumptions
@@ -554,10 +554,10 @@ def violations(logs: Logs) -> Floats:
     return np.asarray(np.maximum(-logs.constraints, 0.0).sum(axis=1))
 
 
-def replay(trainer: Trainer, logs: Logs, *, given: bool = False) -> PessimisticLearner:
+def replay(trainer: Trainer, logs: Logs, *, behavior: Any = None, given: bool = False) -> PessimisticLearner:
     """Feed a log to a trainer that has not begun: the earlier half, the choice of a policy, and the later half.
 
-    If the policy is `given`, all rows count as the later half.
+    The policy may follow the `behavior`. If it is `given`, all rows count as the later half.
     """
     space = trainer.space
     assert isinstance(space, GrowingSpace)  # that of an environment
@@ -577,7 +577,7 @@ def replay(trainer: Trainer, logs: Logs, *, given: bool = False) -> PessimisticL
         trainer.grow(space.ends)
     for part in (slice(0, half), slice(half, len(logs))):
         if part.start == half:
-            learner.choose()
+            learner.choose(None if behavior is None else weights_of(learner, behavior))
         before = space.slots
         first, slot, row, following = slots_of(space, logs, part)
         if space.slots > before:
@@ -585,6 +585,8 @@ def replay(trainer: Trainer, logs: Logs, *, given: bool = False) -> PessimisticL
         compare(trainer, logs, part.start, slot, row, following)
         learner.log.missing += int(np.count_nonzero((following == LEFT_OUT) & (logs.step[part] < space.horizon - 1)))
         learner.count(first, row, following, logs.reward[part], violations(logs)[part])
+    if behavior is not None:
+        learner.follow(weights_of(learner, behavior))
     learner.finish(logs.episodes)
     return learner
 
@@ -668,6 +670,8 @@ def weights_of(learner: PessimisticLearner, policy: Any) -> Floats:
             raise PolicyError(
                 f"the policy takes {unknown[0]!r} at step {step} in state {state!r}, which the log's actions lack"
             )
+        if chances and not (min(chances.values()) >= 0 and abs(sum(chances.values()) - 1) <= ROUNDING):
+            raise PolicyError(f"the policy's probabilities at step {step} in state {state!r} are {shown(chances)}")
         weights[rows.start : rows.stop, step if space.shared else 0] = [chances.get(one, 0.0) for one in actions]
     return weights
 
@@ -679,7 +683,8 @@ def chances_of(policy: Any, step: int, state: Hashable, actions: list[Hashable])
             return policy.probabilities(step, state)
         if isinstance(policy, Policy):
             return {policy.action(step, state, actions): 1.0}
-        return {decided(policy, step, state, actions): 1.0}
+        found: Any = decided(policy, step, state, actions)
+        return found if isinstance(found, Mapping) else {found: 1.0}
     except UnknownStateError:
         return {}
 

@@ -31,7 +31,7 @@ from peakrl.learners.base import LearnerSettings
 from peakrl.problem import Problem
 from peakrl.specs.registry import unknown_key
 from peakrl.specs.spec import ProblemSpec, described, located, naming
-from peakrl.specs.user_code import permit
+from peakrl.specs.user_code import is_name, load_named, permit
 from peakrl.tabular import TabularModel
 from peakrl.training.log_spec import described_log
 
@@ -149,9 +149,13 @@ def read_problem_file(path: str | Path, *, trust: bool = False) -> ProblemFile:
         sections = validated(Sections, values)
         with located("problem"):
             spec = described_target(sections.problem)
-        permit(path, [*spec.code("problem"), ("settings.learner", sections.settings.get("learner"))], trust)
-        usual = {} if isinstance(spec, ProblemSpec) or spec.learner is None else {"learner": spec.learner}
-        settings = learner_settings(usual | sections.settings, "settings", path.parent)
+        named = [(f"settings.{name}", sections.settings.get(name)) for name in ("learner", "behavior")]
+        permit(path, [*spec.code("problem"), *named], trust)
+        given = {} if isinstance(spec, ProblemSpec) or spec.learner is None else {"learner": spec.learner}
+        given |= sections.settings
+        if is_name(given.get("behavior")):
+            given["behavior"] = load_named(given["behavior"], path.parent, "settings.behavior")
+        settings = learner_settings(given, "settings", path.parent)
         with wording("assumptions"):
             assumptions = Assumptions(**sections.assumptions)
         return ProblemFile(path, spec, settings, assumptions, sections.run)

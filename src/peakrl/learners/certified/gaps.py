@@ -10,7 +10,8 @@ out, else the first, with V = (H-h) lo. E estimates its value without the pessim
 
 On a log, where no episode can correct a choice, the last term is w / (n+1), w = max V_{h+1} - (H-h-1) lo, plus the
 range of the rewards if they depend on the outcome: a Bernstein bound with the constants 1 (Li et al.). Of two pairs
-that look alike it prefers the one that was tried more often.
+that look alike it prefers the one that was tried more often. If a behaviour decides in states in which no pair has
+enough samples, the standard error is left out: those samples and the last term are caution enough.
 
 Lower values of the frozen candidate pi, from the samples since it was frozen (the last step first; LL_H = 0):
 
@@ -87,8 +88,17 @@ def fallback(t: Tables, column: int, slot: int) -> int:
 
 
 @loop
-def plan_candidate(t: Tables, rows: Longs, value: Floats, estimate: Floats, wide: bool) -> None:
-    """Set rows, V and E [slot, column] of the policy; the larger doubt of the two if `wide`."""
+def plan_candidate(
+    t: Tables,
+    rows: Longs,
+    value: Floats,
+    estimate: Floats,
+    #: The larger doubt of the two?
+    wide: bool,
+    #: Pairs with fewer samples do not count; where none is left, rows is ~row. 0: one sample is enough.
+    fewest: int,
+) -> None:
+    """Set rows, V and E [slot, column] of the policy."""
     top = 0.0
     for step in range(t.horizon - 1, -1, -1):
         low, column = t.least * (t.horizon - step - 1), step * t.shift
@@ -99,16 +109,18 @@ def plan_candidate(t: Tables, rows: Longs, value: Floats, estimate: Floats, wide
             for row in range(t.row_start[slot], t.row_start[slot + 1]):
                 samples = t.samples[t.distribution_of_row[row]]
                 read = (t.joint or t.known[row]) and t.tested[t.group_of_row[row]]
-                if t.witness[row, column] != OPEN or samples == 0 or not read:
+                if t.witness[row, column] != OPEN or samples < max(fewest, 1) or not read:
                     continue
                 mean, variance, estimated = counted_moments(t, t.joint, value, estimate, step, row, low)
                 thin = (width if wide else (mean - low) / 2) / (samples + 1)
-                doubt = 0.0 if t.deterministic else math.sqrt(variance / samples) + thin
+                error = 0.0 if fewest > 0 else math.sqrt(variance / samples)
+                doubt = 0.0 if t.deterministic else error + thin
                 own = 0.0 if t.joint else t.reward[row]
                 if own + mean - doubt > best:
                     best, plain, choice = own + mean - doubt, own + estimated, row
             if choice < 0:
                 choice = fallback(t, column, slot)
+                choice = ~choice if fewest > 0 else choice
                 best = plain = low + t.least
             best = max(best, low + t.least) if wide else best
             top = max(top, best)

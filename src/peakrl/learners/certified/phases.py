@@ -292,7 +292,7 @@ class Rounds(GrowingTables):
         """Keep the candidate, or replace it."""
         t, frozen = self.tables, self.status.frozen
         rows, value, estimate = t.candidate.copy(), np.zeros_like(t.value), np.zeros_like(t.value)
-        plan_candidate(t, rows, value, estimate, wide=False)
+        plan_candidate(t, rows, value, estimate, wide=False, fewest=0)
         best = counted_mean(t, estimate)
         if not frozen:
             self.bounds.estimate = best
