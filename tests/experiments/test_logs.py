@@ -49,11 +49,11 @@ def test_a_small_version_is_recorded_and_drawn(tmp_path):
     record.write(tmp_path)
     assert read_figure(tmp_path, "logs").rows == record.rows
     draw_figure("logs", tmp_path)
-    assert len(record.curves(GARNETS, VALUE[0])) == 5
+    assert len(record.curves(GARNETS, VALUE[0])) == 6
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("size", [100, 1000])
+@pytest.mark.parametrize("size", [20, 100, 1000])
 def test_policies_from_logs_are_rarely_worse_than_the_behaviour_and_beat_the_rivals(size):
     config = {"size": size, "behaviour": 0.9, "failure_probability": 0.05}
     found = [garnet({**config, "seed": 10_000 + seed}) for seed in range(60)]
