@@ -295,6 +295,7 @@ def test_a_lane_that_is_over_and_not_reset_is_an_error():
 
 
 def test_a_safe_set_of_another_model_is_refused():
+    three = energy_harvesting(horizon=3, battery=2, max_arrival=2, mean=1, std=1, peak_power=2)
     other = safe_set(energy_harvesting(horizon=3, battery=3, max_arrival=3, mean=2, std=1, peak_power=2))
     with pytest.raises(SettingsError, match=r"the safe set belongs to <.*>, the environment to <"):
         shield(to_gymnasium(HARVEST), other)
@@ -302,6 +303,9 @@ def test_a_safe_set_of_another_model_is_refused():
         shield(SyncVectorEnv([lambda: to_gymnasium(HARVEST)]), other)
     with pytest.raises(SettingsError, match=r"has the action 2 .*the environment does not have.*pass actions="):
         shield(gymnasium.make("CartPole-v1"), safe_set(scheduling_example(1)))
+    with pytest.raises(SettingsError, match=r"has 4 actions, the safe set of .* only 3.*pass actions="):
+        shield(lake(), safe_set(three))
+    shield(lake(), safe_set(three), actions=[0, 1, 2, "none"])
     with pytest.raises(SettingsError, match="actions= names 1 actions; the environment has 4"):
         shield(lake(), safe_set(from_gymnasium(lake(), constraint=holes)), actions=["up"])
 

@@ -102,6 +102,11 @@ class Guard:
         self.actions = ActionSet(space)
         self.labels = list(self.actions.labels if options.names is None else options.names)
         self.columns = columns_of(self.name, known, self.labels, len(self.actions))
+        if options.names is None and len(known) < len(self.actions):
+            raise SettingsError(
+                f"the environment has {len(self.actions)} actions, the safe set of {self.name!r} only {len(known)}: if "
+                "it covers this environment, pass actions=, the safe set's actions in the order of the environment's"
+            )
         #: Nothing is safe; and everything is, for an action that only resets.
         self.nothing, self.anything = (Offer.of(np.full(len(self.actions), safe)) for safe in (False, True))
         #: From the bytes of a mask.
