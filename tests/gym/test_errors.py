@@ -144,8 +144,8 @@ def test_a_users_constraint_that_fails_or_gives_truth_values_is_an_error():
         run(Scripted(), constraint=lambda transition: 1 / 0)
     with pytest.raises(TargetError, match="False equals 0"):
         run(Scripted(), constraint=lambda transition: transition.reward > 1)
-    with pytest.raises(TargetError, match="beyond its bound"):
-        run(Scripted(), constraint=lambda transition: -3.0, constraint_bounds=[2.0])
+    with pytest.raises(TargetError, match=r"constraint 'room' is -3, beyond its bound of 2: declare in constraint_b"):
+        run(Scripted(), constraint=lambda transition: -3.0, constraint_bounds=[2.0], constraint_names=["room"])
 
 
 def test_a_constraint_function_sees_the_whole_transition():

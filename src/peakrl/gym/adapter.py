@@ -400,7 +400,7 @@ def load_rules(plain: Mapping[str, Any], longest: int) -> Rules:
     names = tuple(map(str, plain["constraint_names"]))
     if names and bounds is not None and len(names) != len(bounds):
         raise SettingsError(f"constraint_names has {len(names)} names for {len(bounds)} bounds")
-    constraints = ConstraintReader(None, bounds, tolerances or None, len(names) or None)
+    constraints = ConstraintReader(None, bounds, tolerances or None, names)
     constraints.described = plain["constraint"]
     return Rules(
         name=str(plain["name"]),

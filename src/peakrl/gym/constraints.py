@@ -45,13 +45,14 @@ class ConstraintReader:
         function: ConstraintFunction | None,
         bounds: tuple[float, ...] | None,
         tolerances: tuple[float, ...] | None = None,
-        count: int | None = None,
+        names: Sequence[str] = (),
     ) -> None:
+        self.names = tuple(names)
         self.function, self.bounds, self.tolerances = function, bounds, tolerances
         #: What a file says of the function.
         self.described: dict[str, str] | None = None if function is None else described(function)
         self._warned = False
-        self.count = count if bounds is None else len(bounds)
+        self.count = len(bounds) if bounds is not None else len(self.names) or None
         self._source: str | None = None
         #: Largest value of a single constraint.
         self._most = sys.float_info.max if not bounds else bounds[0]
@@ -84,7 +85,11 @@ class ConstraintReader:
         if self.bounds is not None:
             for index, (value, bound) in enumerate(zip(values, self.bounds, strict=True)):
                 if abs(value) > bound * (1 + ROUNDING):
-                    raise TargetError(f"{source}: constraint {index} is {value:g}, beyond its bound of {bound:g}")
+                    named = repr(self.names[index]) if self.names else index
+                    raise TargetError(
+                        f"{source}: constraint {named} is {value:g}, beyond its bound of {bound:g}: declare in "
+                        "constraint_bounds the largest size that it can have, satisfied or not"
+                    )
         return values if min(values, default=0.0) >= 0.0 else self._tolerated(values, source)
 
     def _tolerated(self, values: tuple[float, ...], source: str) -> tuple[float, ...]:
