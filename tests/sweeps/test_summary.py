@@ -222,6 +222,8 @@ def test_the_commands_print_numbers_as_json(report: SweepReport) -> None:
     swept = json.loads(CliRunner().invoke(app, ["sweep", str(path), "--json", "--workers", "1"]).stdout)
     assert (swept["runs"], swept["found"], swept["made"], swept["failed"]) == (16, 16, 0, [])
     summed = json.loads(CliRunner().invoke(app, ["summarize", str(report.folder), "--json"]).stdout)
+    assert summed["confidence"] == 0.95
+    assert "With 4 seeds the intervals" in summed["warnings"][0]
     assert len(summed["groups"]) == 4
     assert len(summed["comparisons"]) == 2
     assert summed["groups"][0]["share_solved"].keys() == {"value", "low", "high"}

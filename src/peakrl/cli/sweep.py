@@ -108,6 +108,7 @@ def summarize(
     confidence
         Of the intervals.
     """
+    from peakrl.evaluation.statistics import ENOUGH_RUNS
     from peakrl.storage import ready
     from peakrl.sweeps import summary
 
@@ -118,14 +119,18 @@ def summarize(
         summary.write_csv(records, csv)
     if curves is not None:
         summary.write_csv(summary.read_curves(folder), curves)
-    values = summary.as_json(groups, comparisons)
-    return Answer(values, lambda: show_summary(groups, comparisons, confidence))
+    fewest, warnings = min(group.seeds for group in groups), []
+    if fewest < ENOUGH_RUNS:
+        warnings.append(
+            f"With {fewest} seed{'s' * (fewest > 1)} the intervals of value, gap and violation are too narrow: "
+            f"use at least {ENOUGH_RUNS} seeds."
+        )
+    values = {"confidence": confidence, "warnings": warnings, **summary.as_json(groups, comparisons)}
+    return Answer(values, lambda: show_summary(groups, comparisons, confidence, warnings))
 
 
-def show_summary(groups: list[Group], comparisons: list[Comparison], confidence: float) -> None:
+def show_summary(groups: list[Group], comparisons: list[Comparison], confidence: float, warnings: list[str]) -> None:
     """Print a summary."""
-    from peakrl.evaluation.statistics import ENOUGH_RUNS
-
     print_table(
         f"Interquartile means over seeds with {confidence:.0%} intervals; violating episodes: in training; "
         "solved: near the optimum (--epsilon), without avoidable violation",
@@ -142,12 +147,8 @@ def show_summary(groups: list[Group], comparisons: list[Comparison], confidence:
             for group in groups
         ],
     )  # fmt: skip
-    fewest = min(group.seeds for group in groups)
-    if fewest < ENOUGH_RUNS:
-        say(
-            f"With {fewest} seed{'s' * (fewest > 1)} the intervals of value, gap and violation are too narrow: "
-            f"use at least {ENOUGH_RUNS} seeds."
-        )
+    for warning in warnings:
+        say(warning)
     if any(group.sampled for group in groups):
         print(
             "Rows without a gap: the environment has no transition table. Value and violation are means of new "
@@ -167,7 +168,7 @@ def shown(estimate: Estimate | None, *, percent: bool = False) -> str:
         return "unknown"
     if percent:
         return f"{estimate.value:.0%} [{estimate.low:.0%}, {estimate.high:.0%}]"
-    return f"{estimate.value:.4g} [{estimate.low:.4g}, {estimate.high:.4g}]"
+    return f"{estimate.value:.4g} [{estimate.low + 0.0:.4g}, {estimate.high:.4g}]"
 
 
 def reach(group: Group) -> str:

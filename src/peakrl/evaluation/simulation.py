@@ -174,7 +174,7 @@ class Simulation:
 
 def show(interval: Interval) -> str:
     """Return an interval as text."""
-    return f"[{interval.low:.6g}, {interval.high:.6g}]"
+    return f"[{interval.low + 0.0:.6g}, {interval.high:.6g}]"
 
 
 def simulate(

@@ -72,7 +72,7 @@ def group_table(prefix: str, groups: Any) -> Table:
     """Return the interquartile means with their intervals."""
     columns = (
         "settings", "episodes", "seeds", "violating episodes", "value", "value low", "value high", "gap", "gap in %",
-        "violation", "violation high", "share solved", "share low", "share high", "episodes to reach",
+        "violation", "violation high", "share solved", "share low", "share high", "episodes to reach", "reached by",
     )  # fmt: skip
     rows = []
     for group in groups:
@@ -82,7 +82,7 @@ def group_table(prefix: str, groups: Any) -> Table:
         share = (None, None, None) if group.share_solved is None else group.share_solved[:3]
         rows.append((
             group.settings, group.episodes, group.seeds, group.violating_episodes.value, *group.value[:3], gap, percent,
-            group.violation.value, group.violation.high, *share, group.episodes_to_reach,
+            group.violation.value, group.violation.high, *share, group.episodes_to_reach, group.reached,
         ))  # fmt: skip
     few = min(group.seeds for group in groups) < ENOUGH_SEEDS
     warning = f"; with fewer than {ENOUGH_SEEDS} seeds the intervals of value and violation are too narrow"
