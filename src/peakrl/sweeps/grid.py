@@ -160,7 +160,7 @@ def problem_specs(table: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
     """Yield the name, the table and the specification of each problem."""
     for where, given in tables(table, "problems"):
         kind = text(given, "kind", f"{where}.kind")
-        name = text(given, "name", f"{where}.name", kind)
+        name = text(given, "name", f"{where}.name", str(given.get("function", kind)) if kind == "python" else kind)
         for suffix, parameters in combinations(given, ("kind", "name"), where):
             with located(where):
                 spec = described_target({"kind": kind, **parameters})
