@@ -287,6 +287,14 @@ def test_a_random_function_is_not_a_given_policy():
         evaluate(logs, lambda step, state, actions: next(drawn) % 2)
 
 
+@pytest.mark.parametrize("states", [None, 4])
+def test_a_function_may_be_random_in_states_that_the_log_does_not_show(states):
+    """Weights by visits must not depend on whether such a state was visited; with listed states they do not."""
+    logs, assumptions = Logs.from_frame(TABLE, horizon=2, reward_range=(0, 1)), Assumptions(states=states)
+    certificate = evaluate(logs, lambda step, state, actions: actions[0], assumptions=assumptions)
+    assert certificate.evidence.plain["several"] is (states is None)
+
+
 def test_infeasible_first_states_are_found():
     table = {"episode": [0, 1], "state": [0, 0], "action": [0, 0], "reward": [0.0, 0.0], "c": [-1, -1]}
     run = learn(Logs.from_frame(table, horizon=1, reward_range=(0, 1), constraints="c", constraint_bounds=[1]))

@@ -206,6 +206,8 @@ class LogFacts:
     given: bool = False
     #: Does the given policy violate nothing, by every outcome of the declared support?
     kept: bool = False
+    #: May the given policy take several actions in states that the log does not show?
+    random: bool = False
 
 
 class PessimisticLearner(CertifiedLearner):
@@ -280,7 +282,9 @@ class PessimisticLearner(CertifiedLearner):
     @property
     def several(self) -> bool:
         """May the policy take several actions in a state?"""
-        return self.behaves or is_random(self.policy_weights())
+        # With weights by visits, whether a bet is made on every action must not depend on the states that were visited.
+        by_visits = self.log.random and self.declared.bets is None
+        return self.behaves or by_visits or is_random(self.policy_weights())
 
     def log_shares(self, part: float) -> Floats:
         """[distribution]: log(1/d) of a bet, for this part of p."""
@@ -355,7 +359,7 @@ class PessimisticLearner(CertifiedLearner):
         self.settle()
         bounds = self.bounds_now()
         feasible, safe = bounds.optimum_high > -math.inf, bounds.violation_high == 0.0
-        highs = [bounds.optimum_high] * (feasible and safe) + [self.return_high()] * log.given
+        highs = [bounds.optimum_high] * bool(feasible and safe) + [self.return_high()] * log.given
         false, evidence = feasible and safe and bounds.value_low > bounds.optimum_high, self._evidence()
         return Certificate(
             holds=not false,

@@ -530,7 +530,7 @@ def evaluate_on_logs(
         raise PolicyError(f"{policy!r} is not a policy that can be evaluated on a log")
     trainer = trainer_of(logs, Pessimistic(failure_probability=failure), assumptions or NOTHING)
     learner, limits = replay(trainer, logs, given=True), trainer.limits
-    learner.weights = weights_of(learner, policy)
+    learner.weights, learner.log.random = weights_of(learner, policy), not isinstance(policy, Policy)
     if limits is not None and limits.safe is not None:
         learner.log.kept = keeps(policy, limits.safe.model, logs)
     return learner.certificate()
