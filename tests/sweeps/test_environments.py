@@ -72,7 +72,40 @@ def test_code_that_tells_of_constraints_is_not_run_untrusted(described):
         read_plan(described)
 
 
+def test_an_environment_is_swept_with_a_discount_and_judged_by_discounted_sums(described):
+    described.write_text(SWEEP.replace("horizon = 8", "discount = 0.95").replace("episodes = 60", "episodes = 300"))
+    assert sweep(described, workers=1, trust=True).made == 4
+    moves = gymnasium.make("FrozenLake-v1", is_slippery=False).unwrapped.P
+    env = ConstrainedEnv(
+        gymnasium.make("FrozenLake-v1", is_slippery=False),
+        horizon=100,
+        reward_range=(0, 1),
+        constraint=lambda seen: -1.0 if seen.next_observation in {5, 7, 11, 12} else 1.0,
+        constraint_bounds=(1.0,),
+    )
+    for record in read_records(described.parent / "out"):
+        run = peakrl.learn(env, record["settings"], episodes=300, seed=record["seed"], discount=0.95)
+        state, earned = 0, 0.0
+        for step in range(100):
+            _, state, reward, over = moves[state][run.policy.action(0, state)][0]
+            earned += reward * 0.95**step
+            if over:
+                break
+        assert record["value"] == pytest.approx(earned)
+        assert record["optimum"] == pytest.approx(0.95**5)  # the goal is six steps away
+
+
+def test_a_mapping_sweeps_an_environment_with_a_discount(tmp_path):
+    lake = {"kind": "gymnasium", "id": "FrozenLake-v1", "arguments": {"is_slippery": False}, "discount": 0.95}
+    given = {"seeds": 1, "episodes": 300, "problems": [lake], "settings": [{}], "folder": str(tmp_path / "out")}
+    assert sweep(given, workers=1).made == 1
+    (record,) = read_records(tmp_path / "out")
+    assert record["optimum"] == pytest.approx(0.95**5)
+    assert 0.0 <= record["value"] <= record["optimum"] + 1e-9
+
+
 WRONG = [
+    ({"id": "CartPole-v1", "reward_range": [0, 1], "discount": 0.9}, "without a transition table"),
     ({}, r"problems\[0\].id is missing"),
     ({"id": 3}, r"problems\[0\].id is 3; it must be a text"),
     ({"id": "FrozenLake-v1", "horizn": 3}, "horizn is not a key here; do you mean horizon"),

@@ -9,7 +9,8 @@ Environments with a transition table are evaluated exactly on it (`certificates.
 number of new episodes that value and violation are means of; the optimum is unknown, and the curve consists of means of
 training episodes, exploration included. The averaged policy is represented by its training episodes.
 
-With a `discount` in place of a horizon values are discounted sums, and there is neither an averaged policy nor a curve.
+With a `discount` in place of a horizon values are discounted sums, exact only, and there is neither an averaged policy
+nor a curve.
 """
 
 from __future__ import annotations
@@ -54,7 +55,14 @@ def learn_run(config: dict[str, Any]) -> dict[str, Any]:
     settings = learner_of(config["settings"], Path(folder))
     discount = config["problem"]["parameters"].get("discount")
     spec, table, best = prepared(canonical(config["problem"], "problem"), folder)
-    if isinstance(spec, EnvironmentSpec):
+    if discount is not None:
+        assert table is not None  # others are refused
+        subject = spec.open_again(folder, table).subject if isinstance(spec, EnvironmentSpec) else table
+        run = learn(subject, settings, episodes=episodes, seed=seed, history="none", discount=discount)
+        endless, averaged, curve = table.with_horizon(None), {}, {}
+        policy = run.policy if subject is table else policy_on_table(endless, run.policy)
+        last = exact_metrics(endless, policy, discount)
+    elif isinstance(spec, EnvironmentSpec):
         target = spec.open_again(folder, table)
         run = learn(target.subject, settings, episodes=episodes, seed=seed)
         averaged = {
@@ -69,13 +77,12 @@ def learn_run(config: dict[str, Any]) -> dict[str, Any]:
             last = exact_metrics(table, policy_on_table(table, run.policy))
     else:
         assert table is not None  # problems are compiled
-        every: Record = "none" if discount is not None else interval(points, episodes, table)
-        run = learn(table, settings, episodes=episodes, seed=seed, history=every, discount=discount)
-        averages = {} if discount is not None else exact_metrics(table, run.averaged_policy)
+        run = learn(table, settings, episodes=episodes, seed=seed, history=interval(points, episodes, table))
+        averages = exact_metrics(table, run.averaged_policy)
         averaged = {f"averaged_{name}": value for name, value in averages.items()}
         columns = run.history.columns() if len(run.history) else {}
         curve = {f"history_{name}": np.ascontiguousarray(column) for name, column in columns.items()}
-        last = exact_metrics(table, run.policy, discount)
+        last = exact_metrics(table, run.policy)
     return {
         **last,
         **averaged,
@@ -143,11 +150,14 @@ def sampled_curve(history: History, points: int) -> dict[str, Any]:
 
 def described(spec: ProblemSpec | EnvironmentSpec, folder: Path) -> tuple[dict[str, Any], TabularModel | None]:
     """Return the configuration of a problem or an environment with all digests, and its model or transition table."""
-    if "discount" in spec.parameters and isinstance(spec, EnvironmentSpec):
-        raise SweepError("a sweep of environments needs a horizon: leave discount out")
     config: dict[str, Any] = {"kind": spec.kind, "parameters": dict(spec.parameters)}
     if isinstance(spec, EnvironmentSpec):
         table, digests = spec.open(folder).table, spec.source_digests(folder)
+        if table is None and "discount" in spec.parameters:
+            raise SweepError(
+                "discounted values are exact only: an environment without a transition table (env.unwrapped.P) needs "
+                "a horizon in place of discount"
+            )
     else:
         built = spec.build(folder)
         # The content of a file of jobs replaces its name.
