@@ -58,8 +58,9 @@ class StateSpace:
         """Steps of an episode; an error if it does not end (`steps` is None)."""
         if self.steps is None:
             raise ProblemError(
-                f"{self.name!r} has no end (its horizon is None), and this needs a number of steps: use "
-                "model.with_horizon(steps). safe_set, and solve with discount=, average= or reach=, do without"
+                f"{self.name!r} has no end (`steps` is None), and this needs a number of steps: use "
+                "model.with_horizon(steps), or a horizon in the problem file (--horizon of `peakrl solve`). Without an "
+                "end there are safe_set, and solve with discount=, average= or reach= (--discount, --average)"
             )
         return self.steps
 

@@ -190,6 +190,11 @@ BAD_INPUT = [
 ]
 
 
+def test_what_is_no_run_is_not_reported(command):
+    command("shield", "tiny.toml", "--out", "tiny.safe")
+    assert "holds no run: `peakrl train FILE --out RUN` makes one" in command("report", "tiny.safe")[2]
+
+
 def test_bad_input_has_exit_code_2_and_one_line_that_says_what_is_wrong(command):
     for arguments, message in BAD_INPUT:
         Path("sweep.toml").write_text(SWEEP)

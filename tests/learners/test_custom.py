@@ -160,7 +160,7 @@ def test_it_is_swept_by_name_beside_ours_and_stands_in_the_summary(tmp_path):
     report = peakrl.sweep(plan, workers=1, trust=True)
     assert (report.made, report.failures) == (4, ())
     assert all(np.isfinite(result.values["value"]) for result in report.results())
-    for wrong, said in (("mine.py:Nobody", "Nobody"), ("SaveQ", "must be one of PosteriorSampling, SafeQ")):
+    for wrong, said in (("mine.py:Nobody", "Nobody"), ("SaveQ", "Do you mean SafeQ")):
         plan.write_text(plan.read_text().replace('"SafeQ"', f'"{wrong}"'))
         with pytest.raises(PeakError, match=said):
             peakrl.sweep(plan, workers=1, trust=True)

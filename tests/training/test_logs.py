@@ -370,7 +370,7 @@ def test_rows_without_a_next_state_count_for_rewards_and_are_named():
 
 
 REFUSED = {
-    "row 2 .*2; reward_range": (changed(reward=[1, 0, 2, 1]), {}),
+    "row 2 .*2; the reward is outside of reward_range": (changed(reward=[1, 0, 2, 1]), {}),
     "row 3 .*reward is": (changed(reward=[1, 0, 0, None]), {}),
     "row 1 .*state is": (changed(state=[0, 1.5, 0, 1]), {}),
     "row 3 .*step 3 follows step 1": (changed(step=[0, 1, 1, 3]), {"step": "step"}),
@@ -381,7 +381,7 @@ REFUSED = {
     "row 0 .*the next state is 7, but": (changed(n=[7, 0, 1, 0]), {"next_state": "n"}),
     "row 0 .*the episode is over, but": (changed(over=[True, False, False, True]), {"terminated": "over"}),
     "row 3 .*the episode stops here": (changed(over=[False, True, False, False]), {"terminated": "over", "horizon": 3}),
-    "no column 'x'; it has 'episode'": (TABLE, {"state": "x"}),
+    "no column 'x'; it has 'episode'.*say so, as in state=": (TABLE, {"state": "x"}),
     "next_state must name a column": (TABLE, {"episode": None}),
     "row 0 .*1 is not one of the 1 states=": (TABLE, {"states": [0]}),
 }

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from difflib import get_close_matches
 from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,10 +68,13 @@ __all__ = sorted(LEARNERS)
 
 def find_learner(name: Any) -> type[LearnerSettings]:
     """Return the settings class with this name, in upper or lower case."""
-    found = {known.lower(): known for known in LEARNERS}.get(name.lower()) if isinstance(name, str) else None
+    names = {known.lower(): known for known in LEARNERS}
+    found = names.get(name.lower()) if isinstance(name, str) else None
     if found is None:
         own = 'a peakrl.Learner, in files "file.py:Class"'
-        raise SettingsError(f"learner is {name!r}; it must be one of {', '.join(LEARNERS)}, or your own ({own})")
+        near = get_close_matches(str(name).lower(), names, 1)
+        meant = f". Do you mean {names[near[0]]}?" if near else ""
+        raise SettingsError(f"learner is {name!r}; it must be one of {', '.join(LEARNERS)}, or your own ({own}){meant}")
     kind: type[LearnerSettings] = getattr(importlib.import_module(LEARNERS[found]), found)
     return kind
 

@@ -92,7 +92,14 @@ class ListedProblem(Problem):
 
     def actions(self, step: int, state: Hashable) -> list[Hashable]:
         """Return the actions listed for the state, in the order of the file."""
-        return list(self.table.get((0 if self.stationary else step, state), ()))
+        listed = self.table.get((0 if self.stationary else step, state))
+        if listed is None:
+            at = "" if self.stationary else f" at step {step}"
+            raise ProblemError(
+                f"no row has the state {state!r}{at}, which others lead to: add one that stays there, such as "
+                f"{state},stay,{state} with the reward 0 (columns state, action, next_state)"
+            )
+        return list(listed)
 
     def outcomes(self, step: int, state: Hashable, action: Hashable) -> Sequence[Outcome]:
         """Return the listed outcomes."""

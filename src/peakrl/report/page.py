@@ -23,6 +23,7 @@ from typing import Any
 from peakrl.continuous import GridSafeSet
 from peakrl.errors import SettingsError, StorageError
 from peakrl.planning import Solution
+from peakrl.records import kind_of
 from peakrl.report.blocks import Section, exactly, is_number, shown
 from peakrl.storage import reading, write_file
 from peakrl.tabular import TabularModel
@@ -122,6 +123,7 @@ def make_page(source: Source, model: TabularModel | None = None, table: TabularM
     from peakrl.report.sections import section_for
     from peakrl.report.solutions import horizon_section
     from peakrl.training.learn import load_run
+    from peakrl.training.run_file import ENVIRONMENT_RUN, RUN
 
     if isinstance(source, Solution):
         section = endless_section(source) if source.model.steps is None else horizon_section(source)
@@ -134,6 +136,11 @@ def make_page(source: Source, model: TabularModel | None = None, table: TabularM
     if not os.path.exists(path):  # unlike Path.exists, False for invalid names
         raise StorageError(f"{path} does not exist; name a folder of runs, a sweep's folder or a run file")
     if not os.path.isdir(path):
+        if kind_of(path) not in (None, RUN.name, ENVIRONMENT_RUN.name):
+            raise StorageError(
+                f"{path} holds no run: `peakrl train FILE --out RUN` makes one. In Python write_report also draws "
+                "what solve returns, and the safe set of a continuous problem"
+            )
         run = load_run(path, model)
         return Page(f"Report on {path.name}", path.name, [section_for(run, path.name, table=table)])
     if model is not None or table is not None:

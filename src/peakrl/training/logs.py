@@ -276,7 +276,7 @@ class Logs:
     def _check(self) -> None:
         """Raise for the first row that contradicts what is declared; set values within rounding."""
         rules, bounds = self.rules, (bound * (1 + 1e-9) for bound in self.rules.constraints.bounds or ())
-        checked = [(self.reward, *rules.rewards, f"reward_range is {rules.reward_range}")]
+        checked = [(self.reward, *rules.rewards, f"the reward is outside of reward_range {rules.reward_range}")]
         for name, bound, values in zip(rules.constraint_names, bounds, self.constraints.T, strict=True):
             checked.append((values, -bound, bound, f"{name} is beyond its bound of {bound:g}"))
         for values, low, high, why in checked:
@@ -346,7 +346,10 @@ class Table:
         """Return a column; raise if there is none, or it has another length."""
         names: list[Any] = list(self.frame.columns if hasattr(self.frame, "columns") else self.frame)
         if name not in names:
-            raise SettingsError(f"the log has no column {name!r}; it has {', '.join(map(repr, names))}")
+            raise SettingsError(
+                f"the log has no column {name!r}; it has {', '.join(map(repr, names))}. If it is one of "
+                "these, say so, as in state='position'"
+            )
         found = self.frame[name]
         cells: list[Any] = found.tolist() if hasattr(found, "tolist") else list(found)
         if self.size not in (None, len(cells)):

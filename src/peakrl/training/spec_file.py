@@ -29,7 +29,7 @@ from peakrl.learners import DEFAULT, learner_from
 from peakrl.learners.assumptions import Assumptions
 from peakrl.learners.base import LearnerSettings
 from peakrl.problem import Problem
-from peakrl.specs.registry import unknown_key
+from peakrl.specs.registry import additions, unknown_key
 from peakrl.specs.spec import ProblemSpec, described, located, naming
 from peakrl.specs.user_code import is_name, load_named, permit
 from peakrl.tabular import TabularModel
@@ -81,8 +81,8 @@ def finding(item: Any) -> str:
     if item["type"] == "missing":
         return f"{key} is missing"
     if item["type"] == "extra_forbidden":
-        section = RunSection if len(item["loc"]) > 1 else Sections
-        return unknown_key(key, str(item["loc"][-1]), list(section.model_fields))
+        known = list(RunSection.model_fields) if len(item["loc"]) > 1 else [*Sections.model_fields, *additions()]
+        return unknown_key(key, str(item["loc"][-1]), known)
     shown = repr(item["input"])
     return f"{key or 'the file'} is {shown if len(shown) <= 60 else shown[:57] + '...'}: {item['msg']}"
 
