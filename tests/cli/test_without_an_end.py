@@ -33,12 +33,22 @@ def test_a_discount_in_place_of_a_horizon(tmp_path):
         read_spec(file)
 
 
+def test_a_missing_horizon_is_named_with_the_options_that_do_without(tmp_path):
+    file = tmp_path / "house.toml"
+    file.write_text('[problem]\nkind = "thermostat"\nhorizon = inf\n')
+    with pytest.raises(PeakError, match=r"has no end.*--horizon of `peakrl solve`.*\(--discount, --average\)"):
+        CliRunner().invoke(app, ["solve", str(file)], catch_exceptions=False)
+
+
 def test_arrays_and_outcomes_without_an_end(tmp_path):
     (tmp_path / "walk.csv").write_text("state,action,next_state,reward\na,go,b,1\nb,go,a,3\n")
     file = tmp_path / "walk.toml"
     file.write_text('[problem]\nkind = "tables"\nfile = "walk.csv"\n')
     assert solved(file, "--average")["value"] == pytest.approx(2.0)
     assert solved(file, "--discount", "0.5")["value"] == pytest.approx((1 + 0.5 * 3) / 0.75)
+    (tmp_path / "walk.csv").write_text("state,action,next_state,reward\na,go,b,1\n")
+    with pytest.raises(PeakError, match=r"no row has the state 'b', .*: add one that stays there, such as b,stay,b"):
+        CliRunner().invoke(app, ["solve", str(file), "--average"], catch_exceptions=False)
 
 
 def test_a_discounted_run_is_trained_evaluated_and_certified(tmp_path):
@@ -57,3 +67,23 @@ def test_a_discounted_run_is_trained_evaluated_and_certified(tmp_path):
     with pytest.raises(PeakError, match="discount cannot be changed"):
         answer("train", "--resume", run, "--discount", "0.9")
     assert (tmp_path / "house.html") == peakrl.write_report(run)
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+def test_a_solved_policy_is_judged_with_the_discount_of_the_file_or_of_the_option(in_file, tmp_path):
+    file, policy = tmp_path / "house.toml", tmp_path / "house.policy"
+    file.write_text('[problem]\nkind = "thermostat"\n' + ("discount = 0.95" if in_file else "horizon = inf"))
+    option = [] if in_file else ["--discount", "0.95"]
+    best = solved(file, *option, "--policy", policy)["value"]
+
+    def printed(*words):
+        return CliRunner().invoke(app, list(map(str, words)), catch_exceptions=False).stdout
+
+    certificate = json.loads(printed("certify", file, "--policy", policy, *option, "--json"))
+    assert certificate["value_low"] <= best <= certificate["value_high"]
+    assert "discounted by 0.95" in certificate["subject"]
+    judge = "evaluate", policy, "--problem", file
+    assert json.loads(printed(*judge, *option, "--json"))["value"] == pytest.approx(best)
+    assert "discount 0.95" in printed(*judge, *option)
+    if not in_file:
+        assert "average of a step" in printed(*judge)

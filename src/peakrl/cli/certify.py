@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from peakrl.certificates.certificate import Certificate
     from peakrl.gym.env_spec import LearningTarget
     from peakrl.policy.mixture import AnyPolicy
+    from peakrl.training.spec_file import ProblemFile
 
 
 def certify(
@@ -23,6 +24,7 @@ def certify(
     episodes: int | None = None,
     failure_probability: float = 0.05,
     seed: int | None = None,
+    discount: float | None = None,
     out: Path | None = None,
     trust: bool = False,
 ) -> Answer:
@@ -42,6 +44,9 @@ def certify(
         Of all bounds from episodes together.
     seed
         Of the episodes; default: random.
+    discount
+        Weight of the next step, in place of a horizon; default: that of the run or the file. With neither, and without
+        an end, rewards are averages of a step.
     out : FILE
         Save the certificate, for `peakrl verify`.
     """
@@ -50,14 +55,15 @@ def certify(
     from peakrl.storage import ready
 
     ready(out)
-    target = read_problem(file, trust).target(progress=True)
-    chosen, *_, discount = read_policy(policy, "last", target)
+    described = read_problem(file, trust, discount)
+    target = described.target(progress=True)
+    chosen, *_, learned = read_policy(policy, "last", target)
     if target.is_environment and target.table is not None and episodes is None:
         certificate = certify_on_table(target.table, chosen, epsilon)
     else:
         certificate = examine(
             target.subject, chosen, epsilon=epsilon, failure_probability=failure_probability, episodes=episodes,
-            seed=seed, unknown="random", discount=discount,
+            seed=seed, unknown="random", discount=first_of(discount, learned, described),
         )  # fmt: skip
     if out is not None:
         certificate.save(out)
@@ -100,6 +106,7 @@ def evaluate(
     policy: str = "last",
     simulate: int | None = None,
     seed: int = 0,
+    discount: float | None = None,
     problem: Path | None = None,
     check: bool = False,
     trust: bool = False,
@@ -116,6 +123,8 @@ def evaluate(
         Also simulate N episodes, at least 2.
     seed
         Of the simulated episodes.
+    discount
+        As for `peakrl certify`.
     problem : FILE
         The problem file; required for a policy file and for environments.
     check
@@ -128,14 +137,23 @@ def evaluate(
         check_count(simulate, "--simulate", 2)
     if file.suffix in (".toml", ".json"):
         raise SettingsError(f"{file} is a problem file; train it first: peakrl train {file} --out {file.stem}.run")
-    target = None if problem is None else read_problem(problem, trust).target(progress=True)
-    chosen, which, episodes, discount = read_policy(file, policy, target)
-    answer = {"problem": chosen.model.name, "policy": which, "episodes": episodes, **metrics(chosen, target, discount)}
+    described = None if problem is None else read_problem(problem, trust, discount)
+    target = None if described is None else described.target(progress=True)
+    chosen, which, episodes, learned = read_policy(file, policy, target)
+    discount = first_of(discount, learned, described)
+    answer: dict[str, Any] = {
+        "problem": chosen.model.name, "policy": which, "episodes": episodes, "discount": discount,
+    }  # fmt: skip
+    answer |= metrics(chosen, target, discount)
     if simulate is not None:
         answer["simulation"] = simulated(chosen, simulate, seed, target)
 
     def show() -> None:
         after = "" if episodes is None else f" after {episodes:,} episodes"
+        if discount is not None:
+            after += f", discount {discount:g}"
+        elif chosen.model.steps is None:
+            after += ", average of a step"
         print_table(f"{answer['problem']}: {which} policy{after}", *table_of(answer))
         margins = [(name, margin, margin >= 0) for name, margin in answer["worst_margin"].items()]
         if margins:
@@ -162,6 +180,12 @@ def read_policy(
         return load_policy(file, model), "saved", None, None
     run = load_run(file, model)
     return run.policy if which == "last" else run.averaged_policy, which, run.episodes, run.discount
+
+
+def first_of(asked: float | None, learned: float | None, described: ProblemFile | None) -> float | None:
+    """Return the discount that was asked for, else that of the run, else that of the problem file."""
+    own = None if described is None else described.spec.parameters.get("discount")
+    return next((each for each in (asked, learned, own) if each is not None), None)
 
 
 def metrics(policy: AnyPolicy, target: LearningTarget | None, discount: float | None) -> dict[str, Any]:

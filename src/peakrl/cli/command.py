@@ -21,6 +21,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
@@ -109,8 +110,11 @@ def asking(read: Callable[[bool], Read], trust: bool) -> Read:
     return read(True)
 
 
-def read_problem(path: str | Path, trust: bool) -> ProblemFile:
-    """Return the content of a problem file whose code is trusted."""
+def read_problem(path: str | Path, trust: bool, discount: float | None = None) -> ProblemFile:
+    """Return the content of a problem file whose code is trusted; a given discount replaces its own."""
     from peakrl.training.spec_file import read_problem_file
 
-    return asking(lambda trust: read_problem_file(path, trust=trust), trust)
+    described = asking(lambda trust: read_problem_file(path, trust=trust), trust)
+    if discount is None:
+        return described
+    return replace(described, spec=described.spec.with_parameters({"discount": discount}))

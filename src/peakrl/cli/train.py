@@ -7,7 +7,6 @@ import shlex
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,7 +83,7 @@ def train(
             raise SettingsError(f"--{name} cannot be changed in a resumed run: omit it")
     if resume is None and file is None:
         raise SettingsError("name a problem file (`peakrl init NAME` writes one), or pass a run with --resume")
-    described = None if file is None else read_problem(file, trust)
+    described = None if file is None else read_problem(file, trust, discount)
     place = checkpoint or out or resume or (None if described is None else described.checkpoint)
     refuse_loss({out, place} - {None, resume}, place if resume is None else None, overwrite)
     begun_at: list[int] = []
@@ -96,9 +95,6 @@ def train(
                 begun_at.append(moment.episodes)
 
             asked = {"checkpoint": place, "checkpoint_every": checkpoint_every, "progress": True, "watch": watch}
-            if described is not None and discount is not None:
-                spec = described.spec.with_parameters({"discount": discount})
-                described = replace(described, spec=spec)
             target = None if described is None else described.target(progress=True)
             if resume is not None:
                 run = resumed(resume, target, episodes=episodes, **asked)
@@ -247,7 +243,7 @@ def show(answer: dict[str, Any], certificates: Sequence[Certificate], file: Path
         say(f"pairs never tried: {len(answer['untried']):,} (all with --json)")
     last = answer["last_violation_episode"]
     say(f"violating episodes: {answer['violating_episodes']:,}" + (f" (last: {last:,})" if last else ""))
-    if answer["history"] == "sampled":
+    if answer["history"] == "sampled" and answer["untried"] is None:
         say(f"history: sampled: {WHY_SAMPLED[answer['environment'] if answer['discount'] is None else None]}")
     if answer["coverage"] is not None:
         say(f"last policy: {answer['coverage']['text']}")
