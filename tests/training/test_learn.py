@@ -320,7 +320,7 @@ def test_the_kernel_equals_its_twin_with_the_jit_off():
 def test_runs_and_histories_show_themselves_in_a_line():
     run = learn(compile_model(random_problem(0)), SafeQ(), episodes=20)
     assert "20 episodes" in repr(run)
-    assert re.search(r", (feasible|proved infeasible|feasibility not proved), policy (un)?tried .*>$", repr(run))
+    assert re.search(r", (feasible|proved infeasible|feasibility not proved); policy: (un)?tried .*>$", repr(run))
     assert "None" not in repr(run)
     assert repr(run.history).startswith("<History of 20 points, episodes 1 to 20: episode, value, violation,")
     assert repr(run.history.empty()).startswith("<History without points: ")

@@ -86,7 +86,8 @@ def on_episodes(plain: Plain) -> Iterator[str]:
 
 def on_learning(plain: Plain) -> Iterator[str]:
     """Yield what the certificate of a learner that stops by itself rests on."""
-    (low, high), name, horizon = plain["reward_range"], plain["name"], plain["horizon"]
+    name, horizon, size = plain["name"], plain["horizon"], max(map(abs, plain["reward_range"]))
+    low, high = (end if abs(end) > 1e-8 * size else 0.0 for end in plain["reward_range"])  # not widened by rounding
     yield "episodes are independent, and what follows depends on nothing but step, state and action"
     yield f"rewards of {name!r} lie between {low:g} and {high:g}, and an episode has at most {horizon} steps"
     yield from limits(plain["constraint_bounds"])

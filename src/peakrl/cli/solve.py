@@ -217,7 +217,10 @@ def shield(file: Path, *, out: Path | None = None, trust: bool = False) -> Answe
     name, reason = safe.model.name, safe.infeasible_reason
 
     def show() -> None:
-        print_table(f"{name}: safe states and actions by step", COLUMNS, safe.counts)
+        if safe.model.steps is None:
+            print_table(f"{name}: safe states and actions, for ever", COLUMNS[1:], [count[1:] for count in safe.counts])
+        else:
+            print_table(f"{name}: safe states and actions by step", COLUMNS, safe.counts)
         safe_words = "every initial state is safe. A policy that takes only safe actions never violates a constraint."
         say(f"Feasible: {safe_words}" if reason is None else f"Infeasible: {reason}")
 

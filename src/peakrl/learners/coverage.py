@@ -111,9 +111,9 @@ class Coverage:
             if self.states == 0:
                 return "every reachable action was tried (exact, by the model)"
             return f"untried in {self.states:,} (step, state), probability {self.probability:.2g} (exact, by the model)"
-        if self.rests_on == NOTHING_KNOWN:
-            return f"untried in {self.states:,} known states, probability not bounded"
         known = f"untried in {self.states:,} known (step, state)" if self.states else "tried in all known states"
+        if self.rests_on == NOTHING_KNOWN:
+            return f"{known}; no bound on the probability of reaching an untried action"
         if self.probability_high > MEANINGLESS:
             return f"{known}; too few outcomes to bound the probability of reaching an untried action"
         bound = f"probability at most {self.probability_high:.2g} (confidence {self.confidence:.0%})"

@@ -266,7 +266,7 @@ def seen(run: LearningRun) -> tuple[str, ...]:
     """Return what was observed while learning."""
     violated = f"{run.violations:,} of {run.episodes:,} episodes" if run.violations else "no episode"
     last = f" (last: episode {run.last_violation_episode:,})" if run.last_violation_episode else ""
-    coverage = () if run.coverage is None else (f"The policy is {run.coverage}.",)
+    coverage = () if run.coverage is None else (f"The policy: {run.coverage}.",)
     limits = [sentence(each) for each in (run.settings.aim, run.infeasible_limits) if each is not None]
     return (f"While learning, {violated} violated a constraint{last}.", *coverage, *limits)
 

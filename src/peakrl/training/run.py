@@ -163,7 +163,7 @@ class LearningRun:
 
     def __repr__(self) -> str:
         last = f", last in episode {self.last_violation_episode:,}" if self.last_violation_episode else ""
-        coverage = "" if self.coverage is None else f", policy {self.coverage}"
+        coverage = "" if self.coverage is None else f"; policy: {self.coverage}"
         limits = "" if self.infeasible_limits is None else f"; {self.infeasible_limits}"
         return (
             f"<LearningRun of {self.model.name!r}: {self.episodes:,} episodes, seed {self.seed}, "

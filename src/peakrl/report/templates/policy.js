@@ -94,7 +94,8 @@
   function labelled(id, layer) {
     const few = layer.labels.length <= KEYS.length, last = Math.max(layer.labels.length - 1, 1);
     const hue = (i) => `hsl(${Math.round((360 * i) / layer.labels.length)}, 55%, ${[42, 58, 72][i % 3]}%)`; // no two alike
-    const paints = layer.labels.map((_, i) => (few ? colour(KEYS[i]) : hue(i)));
+    const none = (text) => text.startsWith("none: ");
+    const paints = layer.labels.map((text, i) => (none(text) ? colour("line") : few ? colour(KEYS[i]) : hue(i)));
     const steps = paints.flatMap((paint, i) => [[i / (last + 1), paint], [(i + 1) / (last + 1), paint]]);
     document.querySelector(`[data-key="${id}"]`).replaceChildren(...layer.labels.slice(0, 40).map((text, i) => {
       const item = document.createElement("span"), box = document.createElement("i");
