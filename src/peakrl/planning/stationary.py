@@ -196,6 +196,7 @@ def follow(chain: Chain, discount: float, values: Floats, other: Floats, steps: 
     """Follow a policy for an even number of steps: values <- r + discount E[values].
 
     Slots with one next slot and those with several take turns, block by block: loops without unpredictable branches.
+    Indices are unsigned, so that none is tested for being negative.
     """
     one, slots, branches = np.uint64(1), np.uint64(values.shape[0]), np.uint64(chain.branching.shape[0])
     for _ in range(steps):
@@ -205,11 +206,11 @@ def follow(chain: Chain, discount: float, values: Floats, other: Floats, steps: 
             for slot in range(first, last):
                 other[slot] = chain.reward[slot] + discount * values[np.uint64(chain.link[slot])]
             while index < branches and np.uint64(chain.branching[index]) < last:
-                slot, end, total = np.uint64(chain.branching[index]), np.uint64(chain.start[index + one]), 0.0
+                here, end, total = np.uint64(chain.branching[index]), np.uint64(chain.start[index + one]), 0.0
                 while o < end:
                     total += chain.chance[o] * values[np.uint64(chain.following[o])]
                     o += one
-                other[slot] = chain.reward[slot] + discount * total
+                other[here] = chain.reward[here] + discount * total
                 index += one
         values, other = other, values
 
