@@ -295,7 +295,7 @@ def test_a_lane_that_is_over_and_not_reset_is_an_error():
 
 
 def test_a_safe_set_of_another_model_is_refused():
-    three = energy_harvesting(horizon=3, battery=2, max_arrival=2, mean=1, std=1, peak_power=2)
+    three = energy_harvesting(horizon=3, battery=1, max_arrival=1, mean=1, std=1, peak_power=2)
     other = safe_set(energy_harvesting(horizon=3, battery=3, max_arrival=3, mean=2, std=1, peak_power=2))
     with pytest.raises(SettingsError, match=r"the safe set belongs to <.*>, the environment to <"):
         shield(to_gymnasium(HARVEST), other)
