@@ -83,12 +83,12 @@ def sweep(
     A set that `shrinks` loses cells without a choice that leads into it, any other gains those that have one. `sums` is
     of this set, `before` of the last; `watched` [cell] is the first choice that leads into it.
     """
-    d, choices, changed, first_sweep = len(cells), tables[0].shape[1], 0, 0 if shrinks else 1
+    d, choices, changed = len(cells), tables[0].shape[1], 0
     index, position = np.zeros(d, np.int64), np.zeros(d + 1, np.int64)
     first, last = np.zeros(d, np.int64), np.zeros(d, np.int64)
     for tile in range(hulls.shape[0]):
         hull = hulls[tile]
-        if number > first_sweep:
+        if number > 0:
             if hull[1, :].min() < 0:
                 continue
             if counted(hull[0], hull[1], sums, strides) == counted(hull[0], hull[1], before, strides):
@@ -386,7 +386,8 @@ def swept(images: Images, layer: Ints, shrinks: bool, most: int | None, what: st
     grid, watched = images.grid, np.zeros(len(layer), np.int16)
     arrays = tables_of(images)
     hulls = tile_hulls(images.tables, images.steps, grid.cells, arrays[-1], grid.size)
-    sums = before = summed((layer == FOREVER) == shrinks, grid.cells)
+    sums = summed((layer == FOREVER) == shrinks, grid.cells)
+    before = np.zeros_like(sums)  # a set that grows: nothing leads into a tile without members
     number, changed = 0 if shrinks else 1, 1
     with Progress(f"{what} of {images.problem.name}", unit="sweeps") as progress:
         while changed and number != most:
