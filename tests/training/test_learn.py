@@ -116,7 +116,7 @@ def test_what_is_learned_of_a_row_that_is_no_longer_greedy_leaves_the_best_one_g
     alpha = [[0.5, 0.25, (horizon + 1) / (horizon + 3), (horizon + 1) / (horizon + 4)][n] for n in visits[entries]]
     expected = [(1 - a) * old + a * new for a, old, new in zip(alpha, q[entries], reward + ahead, strict=True)]
     seen, log = visits[entries] + 1, Log.of_size(9 if logs else 0).since(8)
-    unused = dict.fromkeys(("mu", "sigma", "beta", "max_violation"), np.empty(0))
+    unused = dict.fromkeys(("mu", "sigma", "beta"), np.empty(0))
     unused |= dict.fromkeys(("fell_step", "fell_slot"), np.empty(0, np.uint64))
     unused |= dict.fromkeys(("c1", "root", "floor", "linear", "wide"), 0.0)
     tables = Tables(
