@@ -18,6 +18,8 @@ unit of d_j, in reward; for a limit of 0 it is not known.
 The least expected cost of any policy needs no program, only backward induction (in plain numpy: nothing is compiled):
 
     C_h(s) = min_a ( c(s,a) + E[C_{h+1}(s')] ),  C_H = 0;    for one step alone: c there, and 0 before it
+
+In a stationary model the cost k steps after the first is the cost k steps ahead of any: one pass gives all steps.
 """
 
 from __future__ import annotations
@@ -249,7 +251,14 @@ def least_cost(chain: Chain, charge: Floats) -> float:
 
 def least_by_step(chain: Chain, charge: Floats) -> Floats:
     """[step]: the least expected charge of each step alone."""
-    layout, nothing, found = chain.layout, np.zeros(len(chain.layout.row_start) - 1), []
+    layout, nothing = chain.layout, np.zeros(len(chain.layout.row_start) - 1)
+    if layout.node_stride:
+        cost, found = before(layout, 0, nothing, charge), []
+        for _ in range(layout.horizon):
+            found.append(at_first(chain, cost))
+            cost = before(layout, 0, cost, None)
+        return np.array(found)
+    found = []
     for step in range(layout.horizon):
         cost = before(layout, step, nothing, charge)
         for h in range(step - 1, -1, -1):
