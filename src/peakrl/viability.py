@@ -33,6 +33,10 @@ they violate nothing and lead to states that are safe in this wider sense:
 
     safe_h(s,a)  if  a = pi_h(s),  or  f_i >= 0 for all i and s'  and  safe_{h+1}(s') for all s' in n(s,a)
     safe_h(s)    if  pi_h(s) names any action, or  safe_h(s,a) for some a
+
+A policy satisfies every constraint from a state on, with certainty, if
+
+    kept_h(s)    if  f_i(s,pi_h(s),s') >= 0 for all i and s'  and  kept_{h+1}(s') for all s' in n(s,pi_h(s))
 """
 
 from __future__ import annotations
@@ -216,6 +220,26 @@ def promised_tables(layout: Layout, nodes: int, keeps: Bools, promised: Ints) ->
                 some = some or safe
             node_safe[here + slot] = some
     return entry_safe, node_safe
+
+
+@kernel
+def kept_nodes(layout: Layout, keeps: Bools, rows: Ints) -> Bools:
+    """Return [node]: does a policy that takes `rows` [node] violate nothing from there on? False after the end."""
+    kept = np.zeros(rows.shape[0], np.bool_)
+    for step in range(layout.horizon - 1, -1, -1):
+        there = (step + 1) * layout.node_stride
+        for slot in range(layout.step_slots[step, 0], layout.step_slots[step, 1]):
+            node = step * layout.node_stride + slot
+            row = rows[node]
+            if row < 0 or not keeps[row]:
+                continue
+            well = True
+            d = layout.row_distribution[row]
+            if step + 1 < layout.horizon:
+                for o in range(layout.outcome_start[d], layout.outcome_start[d + 1]):
+                    well = well and kept[there + layout.outcome_next[o]]
+            kept[node] = well
+    return kept
 
 
 @kernel

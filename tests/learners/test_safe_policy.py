@@ -12,7 +12,8 @@ from naive import safety as naive_safety
 from peakrl import Assumptions, ConstrainedEnv, Outcome, Policy, compile_model, evaluate, learn, safe_set, solve
 from peakrl.errors import SettingsError, TargetError
 from peakrl.learners import Certified, ConstrainedQ, PosteriorSampling, SafeQ
-from peakrl.learners.safe_policy import SafePolicy
+from peakrl.safety.safe_policy import SafePolicy
+from peakrl.viability import kept_nodes
 
 LEARNERS = {
     "posterior": PosteriorSampling(),
@@ -73,7 +74,7 @@ def test_what_a_policy_keeps_from_a_state_on_is_what_following_it_shows(seed):
         at: best.action(*at) if rng.random() < 0.7 else next(iter(problem.actions(*at))) for at in points
     }  # mostly the optimum, so that some of it is safe
     policy = Policy.from_rule(problem, lambda step, state: wanted[step, state])
-    kept = SafePolicy(policy).kept
+    kept = kept_nodes(policy.model.layout, policy.model.keeps, policy.rows)
     promise = SafePolicy(policy)
     for step, state in points:
         expected = naive_safety.keeps_all(problem, wanted, step, state)

@@ -11,7 +11,7 @@ occur. On an environment a declaration is trusted until an observation contradic
     constraints=f      every action with f(step, state, action) < 0; dead ends are still learned
     safe_policy=pi     every action except that of pi, and except what a support proves: actions that violate nothing
                        and lead, by all outcomes of the support, to states in which pi has an action or another one is
-                       proved in turn (`learners.safe_policy`)
+                       proved in turn (`safety.safe_policy`)
 
 `Observations`   what the steps of an environment may contradict beside these:
 
@@ -42,8 +42,8 @@ from peakrl.compile import as_model
 from peakrl.errors import PolicyError, SettingsError, TargetError
 from peakrl.gym.adapter import Rules, Step
 from peakrl.learners.base import describe, listed
-from peakrl.learners.safe_policy import SafePolicy
 from peakrl.learners.space import GrowingSpace, ModelSpace, Space
+from peakrl.safety.safe_policy import SafePolicy
 from peakrl.safety.safe_set import SafeSet
 from peakrl.specs.functions import described
 from peakrl.tabular import TabularModel

@@ -2,8 +2,9 @@
 
 The declaration: if it names an action, that action violates nothing, and in every state that may follow it names an
 action again or that state is known to be safe otherwise. A function of step and state returns None if it declares
-nothing. A policy of a model is declared safe where its expected violation from there on is 0 by that model. A policy
-that was learned on an environment, whose outcomes are not known, is declared safe in every state that it knows.
+nothing. A policy of a model is declared safe where it violates nothing from there on by that model
+(`viability.kept_nodes`). A policy that was learned on an environment, whose outcomes are not known, is declared safe in
+every state that it knows.
 
 With a model whose possible outcomes include all real ones, more is safe than the policy itself: actions that violate
 nothing and lead, by that model, only to states in which the policy names an action or another action is safe.
@@ -17,13 +18,11 @@ from typing import Any
 import numpy as np
 
 from peakrl.errors import PolicyError, SettingsError
-from peakrl.planning.backward import value_of
-from peakrl.planning.solution import row_costs
 from peakrl.policy.tables import Policy
 from peakrl.safety.safe_set import SafeSet
 from peakrl.tabular import TabularModel
 from peakrl.types import Bools, Ints
-from peakrl.viability import NO_PROMISE, UNLISTED, SafeSteps, promised_tables
+from peakrl.viability import NO_PROMISE, UNLISTED, SafeSteps, kept_nodes, promised_tables
 
 
 class SafePolicy:
@@ -42,8 +41,7 @@ class SafePolicy:
         #: [node] of the policy's model: where it never violates; None without a model.
         self.kept: Bools | None = None
         if own and isinstance(given.model, TabularModel):
-            model, rows = given.model, given.rows
-            self.kept = (rows >= 0) & (value_of(model.layout, model.num_nodes, row_costs(model), rows) == 0.0)
+            self.kept = kept_nodes(given.model.layout, given.model.keeps, given.rows)
 
     def action(self, step: int, state: Hashable) -> Hashable | None:
         """Return the action that is declared safe; None if none is."""
