@@ -35,7 +35,7 @@ def failures(seed, penalty):
         failed = gap > EPSILON or run.history.averaged_violation[-1] > EPSILON
         if run_seed == 0:
             found = evaluate(model, run.averaged_policy)
-            assert (optimum.value - found.value > EPSILON or found.violation > EPSILON) is failed
+            assert (optimum.value - found.value > EPSILON or found.violation > EPSILON) == failed
         count += failed
     return count
 

@@ -15,7 +15,7 @@ from helpers.certified_policies import policies
 from helpers.machine import Machine
 from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
-from helpers.recorded_logs import as_rule, logs_of, record
+from helpers.recorded_logs import logs_of, record
 from peakrl import Assumptions, compile_model, learn
 from peakrl.certificates import verify_learned
 from peakrl.certificates.certificate import CERTIFICATE, Certificate, Evidence
@@ -66,7 +66,7 @@ def honest() -> tuple[Certificate, ...]:
     endless = peakrl.certify(machine, peakrl.solve(machine, discount=0.9).policy, epsilon=1e-6, discount=0.9)
     logged = [
         learn(logs, assumptions=Assumptions(stationary=True), history="none").certificate,
-        peakrl.evaluate(logs, as_rule(peakrl.solve(tie).policy)),
+        peakrl.evaluate(logs, peakrl.solve(tie).policy),
     ]
     every = (*exact, *sampled, *found, endless, *logged)
     assert all(one.holds for one in every)

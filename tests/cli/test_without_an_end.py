@@ -74,13 +74,16 @@ def test_a_solved_policy_is_judged_with_the_discount_of_the_file_or_of_the_optio
     file, policy = tmp_path / "house.toml", tmp_path / "house.policy"
     file.write_text('[problem]\nkind = "thermostat"\n' + ("discount = 0.95" if in_file else "horizon = inf"))
     option = [] if in_file else ["--discount", "0.95"]
-    best = solved(file, *option, "--policy", policy)["value"]
+    answer = solved(file, *option, "--policy", policy)
+    best = answer["value"]
 
     def printed(*words):
         return CliRunner().invoke(app, list(map(str, words)), catch_exceptions=False).stdout
 
     certificate = json.loads(printed("certify", file, "--policy", policy, *option, "--json"))
-    assert certificate["value_low"] <= best <= certificate["value_high"]
+    assert certificate["value_low"] <= answer["value_high"]
+    assert certificate["value_high"] >= answer["value_low"]
+    assert certificate["value_low"] == pytest.approx(best)
     assert "discounted by 0.95" in certificate["subject"]
     judge = "evaluate", policy, "--problem", file
     assert json.loads(printed(*judge, *option, "--json"))["value"] == pytest.approx(best)

@@ -242,9 +242,6 @@ def test_many_runs_and_sweeps_are_those_of_learn(tmp_path):
         assert result.values["value"] == exact.value
         assert result.values["violation"] == exact.violation
         assert result.values["gap"] == best.value - exact.value
-    described["problems"] = [{"kind": "gymnasium", "id": "CartPole-v1", "discount": 0.9}]
-    with pytest.raises(PeakError, match="a sweep of environments needs a horizon"):
-        sweep(described, workers=1, progress=False)
 
 
 def test_a_time_limit_in_a_state_without_actions_is_an_error():

@@ -272,7 +272,7 @@ WRONG_CELLS = [
     ("state,action,next_state,reward\ns,a,s,nan\n", "row 2, column 'reward'"),
     ("state,action,next_state,reward,probability\ns,a,s,1,0.4\n", "probabilities sum to 0.4"),
     ("step,state,action,next_state,reward\n7,s,a,s,1\n", "row 2, column 'step': the cell is '7'"),
-    ("state,action,next_state,reward\ns,a,t,1\n", "no action is on offer"),
+    ("state,action,next_state,reward\ns,a,t,1\n", "no row has the state 't'"),
     ("state,action,next_state,reward,prob\ns,a,s,1,0.5\ns,a,s,2,0.5\n", "row 3: a second outcome .*: prob\\)"),
 ]
 

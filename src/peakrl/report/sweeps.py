@@ -68,11 +68,18 @@ def unknown_lead(records: Sequence[Any]) -> str:
     )
 
 
+def reached(group: Any) -> str | None:
+    """Return the episodes to reach the optimum, and how many runs did."""
+    if group.episodes_to_reach is None:
+        return None
+    return f"{group.episodes_to_reach:,.0f} ({group.reached} of {group.seeds})"
+
+
 def group_table(prefix: str, groups: Any) -> Table:
     """Return the interquartile means with their intervals."""
     columns = (
         "settings", "episodes", "seeds", "violating episodes", "value", "value low", "value high", "gap", "gap in %",
-        "violation", "violation high", "share solved", "share low", "share high", "episodes to reach", "reached by",
+        "violation", "violation high", "share solved", "share low", "share high", "episodes to reach",
     )  # fmt: skip
     rows = []
     for group in groups:
@@ -82,7 +89,7 @@ def group_table(prefix: str, groups: Any) -> Table:
         share = (None, None, None) if group.share_solved is None else group.share_solved[:3]
         rows.append((
             group.settings, group.episodes, group.seeds, group.violating_episodes.value, *group.value[:3], gap, percent,
-            group.violation.value, group.violation.high, *share, group.episodes_to_reach, group.reached,
+            group.violation.value, group.violation.high, *share, reached(group),
         ))  # fmt: skip
     few = min(group.seeds for group in groups) < ENOUGH_SEEDS
     warning = f"; with fewer than {ENOUGH_SEEDS} seeds the intervals of value and violation are too narrow"
