@@ -173,12 +173,12 @@ def scaling_rates(section: Section, repeats: int, quick: bool) -> None:
 
 
 def compile_rates(section: Section, repeats: int, quick: bool) -> None:
-    """Pairs a second of `compile_model`: state by state, many at once, and with a problem's own tables."""
+    """Pairs a second of `compile_model`: state by state, and many states at once."""
     room = 6 if quick else 46
     ways: list[tuple[Any, str, Any]] = [(PlainQueues(room), "state by state", explore)]
     ways.append((Queues(room), "many states at once", compile_model))
     for problem in (energy_harvesting(), scheduling_example(2)):
-        ways += [(problem, "state by state", explore), (problem, "its own tables", compile_model)]
+        ways += [(problem, "state by state", explore), (problem, "many states at once", compile_model)]
     for problem, way, build in ways:
         pairs, (seconds,) = build(problem).num_rows, in_turns([partial(build, problem)], repeats)
         section.add(problem=problem.name, way=way, ms=1e3 * seconds, **{"pairs a second": pairs / max(seconds, 1e-9)})
