@@ -110,7 +110,6 @@ class Interrupts:
     A second Ctrl-C takes effect at once.
     """
 
-    every: int | None = None
     #: The signals that are delayed.
     numbers: tuple[signal.Signals, ...] = (signal.SIGINT,)
 

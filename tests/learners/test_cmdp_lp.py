@@ -263,12 +263,12 @@ SEAM = {
 
 
 @pytest.mark.parametrize("name", SEAM)
-def test_a_run_cut_in_two_equals_the_whole(name, tmp_path):
+def test_a_run_cut_in_two_equals_the_whole(name, tmp_path, checkpoint_every):
     settings = SEAM[name]()
     whole = learn(INVENTORY, settings, episodes=40, seed=3)
-    kept = {"checkpoint": tmp_path / "run", "checkpoint_every": 15}
+    checkpoint_every(15)
     with pytest.raises(KeyboardInterrupt):
-        learn(INVENTORY, settings, episodes=40, seed=3, watch=Stop(30), **kept)
+        learn(INVENTORY, settings, episodes=40, seed=3, watch=Stop(30), checkpoint=tmp_path / "run")
     assert load_run(tmp_path / "run").episodes == 15
     continued = resume(tmp_path / "run")
     assert continued.settings == settings

@@ -191,14 +191,15 @@ def interrupted(path, learner):
             raise Enough
 
     with pytest.raises(Enough):
-        peakrl.learn(MODEL_TO_RESUME, learner, episodes=40, checkpoint=path, checkpoint_every=10, watch=watch)
+        peakrl.learn(MODEL_TO_RESUME, learner, episodes=40, checkpoint=path, watch=watch)
 
 
 MODEL_TO_RESUME = compile_model(peakrl.problems.scheduling_example(1))
 
 
-def test_a_learner_without_a_kernel_goes_on_from_where_it_was(tmp_path, monkeypatch):
+def test_a_learner_without_a_kernel_goes_on_from_where_it_was(tmp_path, monkeypatch, checkpoint_every):
     monkeypatch.setattr(OwnAlgorithm, "not_resumable", None)  # it has nothing to remember
+    checkpoint_every(10)
     interrupted(tmp_path / "run", LastAction())
     whole = peakrl.learn(MODEL_TO_RESUME, LastAction(), episodes=40)
     run = peakrl.learn(MODEL_TO_RESUME, LastAction(), episodes=40, checkpoint=tmp_path / "run")
@@ -207,7 +208,8 @@ def test_a_learner_without_a_kernel_goes_on_from_where_it_was(tmp_path, monkeypa
     assert run.violations == whole.violations
 
 
-def test_a_checkpoint_does_not_continue_a_learner_that_stores_nothing(tmp_path):
+def test_a_checkpoint_does_not_continue_a_learner_that_stores_nothing(tmp_path, checkpoint_every):
+    checkpoint_every(10)
     interrupted(tmp_path / "run", LastAction())
     with pytest.raises(SettingsError, match="does not store what it has learned"):
         peakrl.learn(MODEL_TO_RESUME, LastAction(), episodes=40, checkpoint=tmp_path / "run")

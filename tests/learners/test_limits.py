@@ -86,11 +86,12 @@ def test_a_safe_policy_on_average_is_kept_to_the_support_as_well(learner):
 
 
 @pytest.mark.parametrize("learner", ["Algorithm 1", "Triple-Q", "OptCMDP", "OptDual", "OptPrimalDual"])
-def test_a_run_with_a_support_is_continued_as_if_it_had_not_been_cut(learner, tmp_path):
+def test_a_run_with_a_support_is_continued_as_if_it_had_not_been_cut(learner, tmp_path, checkpoint_every):
     problem = feasible_problem(1, stationary=True)
     known, settings = Assumptions(support=problem), (LEARNERS | LENIENT)[learner]
     whole = learn(problem, settings, episodes=60, assumptions=known)
-    kept = {"checkpoint": tmp_path / "run", "checkpoint_every": 20, "assumptions": known}
+    kept = {"checkpoint": tmp_path / "run", "assumptions": known}
+    checkpoint_every(20)
     with pytest.raises(KeyboardInterrupt):
         learn(problem, settings, episodes=60, watch=interrupted, **kept)
     continued = peakrl.resume(tmp_path / "run", assumptions=known)

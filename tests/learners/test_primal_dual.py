@@ -234,7 +234,7 @@ def test_a_known_model_must_be_there():
 
 
 @pytest.mark.parametrize("name", ["plan", "improve", "known"])
-def test_a_run_cut_in_two_equals_the_whole(name, tmp_path):
+def test_a_run_cut_in_two_equals_the_whole(name, tmp_path, checkpoint_every):
     settings = TWINS.get(name) or OptPrimalDual.npg_pd(total=3.5, episodes=90)
     whole = learn(INVENTORY, settings, episodes=90, seed=3)
 
@@ -242,8 +242,9 @@ def test_a_run_cut_in_two_equals_the_whole(name, tmp_path):
         if view.episodes >= 74:  # it watches before it saves, every 37 episodes
             raise KeyboardInterrupt
 
+    checkpoint_every(37)
     with pytest.raises(KeyboardInterrupt):
-        learn(INVENTORY, settings, episodes=90, seed=3, checkpoint=tmp_path / "run", checkpoint_every=37, watch=stop)
+        learn(INVENTORY, settings, episodes=90, seed=3, checkpoint=tmp_path / "run", watch=stop)
     assert load_run(tmp_path / "run").episodes == 37
     continued = resume(tmp_path / "run")
     assert continued.settings == settings

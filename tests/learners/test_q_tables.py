@@ -190,15 +190,16 @@ SEAM = {
 
 
 @pytest.mark.parametrize("name", SEAM)
-def test_a_run_cut_in_two_equals_the_whole(name, tmp_path):
+def test_a_run_cut_in_two_equals_the_whole(name, tmp_path, checkpoint_every):
     whole = learn(TINY, SEAM[name], episodes=90, seed=3)
 
     def stop(view):
         if view.episodes >= 74:  # it watches before it saves, every 37 episodes
             raise KeyboardInterrupt
 
+    checkpoint_every(37)
     with pytest.raises(KeyboardInterrupt):
-        learn(TINY, SEAM[name], episodes=90, seed=3, checkpoint=tmp_path / "run", checkpoint_every=37, watch=stop)
+        learn(TINY, SEAM[name], episodes=90, seed=3, checkpoint=tmp_path / "run", watch=stop)
     assert load_run(tmp_path / "run").episodes == 37
     continued = resume(tmp_path / "run")
     assert continued.episodes == 90

@@ -123,13 +123,14 @@ def test_a_run_does_not_go_backwards(tmp_path):
         resume(tmp_path / "run", episodes=19)
 
 
-def test_learning_again_with_the_same_checkpoint_goes_on_from_it(tmp_path, monkeypatch):
+def test_learning_again_with_the_same_checkpoint_goes_on_from_it(tmp_path, monkeypatch, checkpoint_every):
     model, chosen, path = compile_model(random_problem(6)), SafeQ(), tmp_path / "run"
     whole = learn(model, chosen, episodes=50, history=1)
+    checkpoint_every(10)
     with monkeypatch.context() as patched:
         patched.setattr(Trainer, "advance", stop_at(30))
         with pytest.raises(ZeroDivisionError):
-            learn(model, chosen, episodes=50, history=1, checkpoint=path, checkpoint_every=10)
+            learn(model, chosen, episodes=50, history=1, checkpoint=path)
     assert load_run(path).episodes == 30
     ran = []
     monkeypatch.setattr(Trainer, "advance", counted(ran))
@@ -177,24 +178,28 @@ def test_a_checkpoint_of_another_run_is_never_overwritten(change, culprit, tmp_p
     assert path.read_bytes() == before
 
 
-def test_checkpoints_are_written_at_the_asked_episodes(tmp_path, monkeypatch):
+def test_checkpoints_are_written_when_it_is_time_and_at_the_end(tmp_path, monkeypatch, checkpoint_every):
     written = []
+    checkpoint_every(10)
     monkeypatch.setattr(checkpoint, "write_run", lambda path, learner, model: written.append(learner.done))
     model = compile_model(random_problem(6))
-    learn(model, SafeQ(), episodes=35, checkpoint=tmp_path / "run", checkpoint_every=10)
-    assert written == [10, 20, 30, 35]
+    learn(model, SafeQ(), episodes=35, checkpoint=tmp_path / "run")
+    monkeypatch.setattr(checkpoint, "SECONDS", 1e6)
+    learn(model, SafeQ(), episodes=35, checkpoint=tmp_path / "run")
+    assert written == [10, 20, 30, 35, 35]
 
 
-def test_a_disk_that_fails_for_a_while_does_not_end_the_run(tmp_path, monkeypatch):
+def test_a_disk_that_fails_for_a_while_does_not_end_the_run(tmp_path, monkeypatch, checkpoint_every):
     def failing(path, learner, model):
         if learner.done < 30:
             raise StorageError("cannot write run: No space left on device")
         write_run(path, learner, model)
 
     monkeypatch.setattr(checkpoint, "write_run", failing)
+    checkpoint_every(10)
     model, path = compile_model(random_problem(6)), tmp_path / "run"
     with pytest.warns(RuntimeWarning, match="No space left"):
-        run = learn(model, SafeQ(), episodes=35, checkpoint=path, checkpoint_every=10)
+        run = learn(model, SafeQ(), episodes=35, checkpoint=path)
     assert differences(run, load_run(path)) == []
 
 
@@ -446,7 +451,7 @@ def forge(data, arrays, name):
 
 
 @pytest.mark.slow
-def test_200_kills_leave_no_unreadable_file_and_20_runs_with_the_same_tables(tmp_path, capsys):
+def test_200_kills_leave_no_unreadable_file_and_20_runs_with_the_same_tables(tmp_path, capsys, checkpoint_every):
     """Processes are killed at random moments of training and saving; each next one goes on from the file."""
     rng = np.random.default_rng(7)
     model = compile_model(random_problem(11, states=4, actions=3, horizon=4, stationary=True))
@@ -459,10 +464,11 @@ def test_200_kills_leave_no_unreadable_file_and_20_runs_with_the_same_tables(tmp
     path, kills, kept, leftovers, finished = tmp_path / "run", 0, [], 0, [0] * len(cases)
     while kills < 200 or sum(finished) < 20:
         case = sum(finished) % len(cases)
+        checkpoint_every(int(rng.integers(50, 500)))
         process = os.fork()
         if process == 0:
             with contextlib.suppress(BaseException):
-                learn(model, cases[case], **arguments, checkpoint=path, checkpoint_every=int(rng.integers(50, 500)))
+                learn(model, cases[case], **arguments, checkpoint=path)
             os._exit(0)
         time.sleep(float(rng.exponential(0.25)))
         os.kill(process, signal.SIGKILL)

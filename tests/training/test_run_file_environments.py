@@ -70,17 +70,18 @@ def test_a_run_on_an_environment_cut_anywhere_equals_the_uncut_run(name, make, d
         assert differences(whole, resume(path, env=ConstrainedEnv(make(), **declared))) == []
 
 
-def test_learning_again_with_the_same_checkpoint_goes_on_from_it(tmp_path):
+def test_learning_again_with_the_same_checkpoint_goes_on_from_it(tmp_path, checkpoint_every):
     path, chosen = tmp_path / "run", SafeQ()
     whole = learn(transmitter(), chosen, episodes=40)
-    run = learn(transmitter(), chosen, episodes=40, checkpoint=path, checkpoint_every=15)
+    checkpoint_every(15)
+    run = learn(transmitter(), chosen, episodes=40, checkpoint=path)
     assert differences(whole, run) == []
     assert differences(whole, learn(transmitter(), chosen, episodes=40, checkpoint=path)) == []
     with pytest.raises(StorageError, match="a different seed"):
         learn(transmitter(), chosen, episodes=40, seed=1, checkpoint=path)
 
 
-def test_an_environment_that_fails_leaves_the_last_checkpoint(tmp_path):
+def test_an_environment_that_fails_leaves_the_last_checkpoint(tmp_path, checkpoint_every):
     class Failing(gymnasium.Wrapper):
         steps = 0
 
@@ -91,8 +92,9 @@ def test_an_environment_that_fails_leaves_the_last_checkpoint(tmp_path):
             return super().step(action)
 
     path, chosen = tmp_path / "run", SafeQ()
+    checkpoint_every(10)
     with pytest.raises(Exception, match="the simulator is gone"):
-        learn(Failing(transmitter()), chosen, episodes=60, checkpoint=path, checkpoint_every=10)
+        learn(Failing(transmitter()), chosen, episodes=60, checkpoint=path)
     assert load_run(path, transmitter()).episodes == 20
     assert differences(learn(transmitter(), chosen, episodes=60), resume(path, env=transmitter())) == []
 

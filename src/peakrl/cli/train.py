@@ -41,7 +41,6 @@ def train(
     out: Path | None = None,
     resume: Path | None = None,
     checkpoint: Path | None = None,
-    checkpoint_every: int | None = None,
     overwrite: bool = False,
     certificate: Path | None = None,
     trust: bool = False,
@@ -67,8 +66,6 @@ def train(
         Resume this run; FILE is required for environments only.
     checkpoint : RUN
         Write checkpoints here; default: --out, or that of the file.
-    checkpoint_every : N
-        Episodes between checkpoints; default: about every 30 seconds.
     overwrite
         Start again even if --out or --checkpoint contains a run, which becomes NAME.before.
     certificate : FILE
@@ -94,7 +91,7 @@ def train(
             def watch(moment: RunView) -> None:
                 begun_at.append(moment.episodes)
 
-            asked = {"checkpoint": place, "checkpoint_every": checkpoint_every, "progress": True, "watch": watch}
+            asked = {"checkpoint": place, "progress": True, "watch": watch}
             target = None if described is None else described.target(progress=True)
             if resume is not None:
                 run = resumed(resume, target, episodes=episodes, **asked)
@@ -136,8 +133,6 @@ def learned(
         if asked["checkpoint"] is not None:
             run.save(asked["checkpoint"])
         return run
-    if asked["checkpoint"] is not None:
-        asked["checkpoint_every"] = asked["checkpoint_every"] or own.checkpoint_every
     return learn(
         target.subject,
         described.settings,

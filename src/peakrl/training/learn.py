@@ -50,7 +50,6 @@ def learn(
     history: Record = "auto",
     average: bool = True,
     checkpoint: str | Path | None = None,
-    checkpoint_every: int | None = None,
     progress: bool = False,
     watch: Watch | None = None,
 ) -> LearningRun:
@@ -77,9 +76,9 @@ def learn(
         "sampled": returns of episodes, on any model. "none": no history, full speed. A number: every so many episodes.
     average
         False: keep no averaged policy, so that memory does not grow with the run.
-    checkpoint, checkpoint_every
-        A file. The run is saved to it every `checkpoint_every` episodes (None: about every half minute), when it is
-        interrupted and at its end. If the file holds the same run already, that run continues.
+    checkpoint
+        A file. The run is saved to it about every half minute, when it is interrupted and at its end. If the file
+        holds the same run already, that run continues.
     progress
         Show a progress bar.
     watch
@@ -113,10 +112,8 @@ def learn(
     target = prepared(target, progress=progress)
     trainer = new_trainer(target, settings, episodes, seed, assumptions, history, average=average, discount=discount)
     if checkpoint is None:
-        if checkpoint_every is not None:
-            raise SettingsError("checkpoint_every says how often to save; checkpoint must say where")
         return drive(trainer, episodes, progress=progress, watch=watch)
-    saver = Saver(checkpoint, checkpoint_every, writer(trainer))
+    saver = Saver(checkpoint, writer(trainer))
     return drive(continued(checkpoint, trainer), episodes, saver=saver, progress=progress, watch=watch)
 
 
@@ -258,7 +255,6 @@ def resume(
     env: Any = None,
     assumptions: Assumptions | None = None,
     checkpoint: str | Path | Literal[False] | None = None,
-    checkpoint_every: int | None = None,
     progress: bool = False,
     watch: Watch | None = None,
 ) -> LearningRun:
@@ -280,7 +276,7 @@ def resume(
         Needed if they hold functions.
     checkpoint
         Where to save; by default the same file. False saves nothing.
-    checkpoint_every, progress, watch
+    progress, watch
         As for `learn`.
 
     Returns
@@ -306,7 +302,7 @@ def resume(
         raise SettingsError(f"{path}: {reason}")
     if checkpoint is False:
         return drive(trainer, goal, progress=progress, watch=watch)
-    saver = Saver(path if checkpoint is None else checkpoint, checkpoint_every, writer(trainer))
+    saver = Saver(path if checkpoint is None else checkpoint, writer(trainer))
     return drive(trainer, goal, saver=saver, progress=progress, watch=watch)
 
 

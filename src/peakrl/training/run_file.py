@@ -274,18 +274,15 @@ class Saver(Interrupts):
 
     numbers = (signal.SIGINT, signal.SIGTERM)
 
-    def __init__(self, path: str | Path, every: int | None, write: Writer) -> None:
+    def __init__(self, path: str | Path, write: Writer) -> None:
         super().__init__()
-        if every is not None:
-            check_episodes(every, "checkpoint_every")
         ready(path)
-        self.path, self.every, self._write = Path(path), every, write
+        self.path, self._write = Path(path), write
         self._next = time.monotonic() + SECONDS
 
     def look(self, trainer: Trainer, *, last: bool) -> None:
         """Save if it is time to."""
-        due = time.monotonic() >= self._next if self.every is None else trainer.done % self.every == 0
-        if last or due or self._asked is not None:
+        if last or time.monotonic() >= self._next or self._asked is not None:
             self._save(trainer, last=last)
         super().look(trainer, last=last)
 

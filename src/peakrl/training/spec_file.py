@@ -7,7 +7,7 @@
     [settings]                       # learner: a class of `peakrl.learners`, its settings beside it
     learner = "PosteriorSampling"
 
-    [run]                            # episodes, seed, history, average, checkpoint, checkpoint_every
+    [run]                            # episodes, seed, history, average, checkpoint
     episodes = 50_000
 
 Only `problem` is required (`peakrl.specs.spec`, `peakrl.gym.env_spec`). Paths are relative to the folder of the file.
@@ -50,7 +50,6 @@ class RunSection(Section):
     history: Literal["auto", "sampled", "none"] | int = "auto"
     average: bool = True
     checkpoint: str | None = None
-    checkpoint_every: int | None = Field(default=None, ge=1)
 
 
 class Sections(Section):

@@ -598,7 +598,7 @@ def drive(
     with bar, interrupts:
         if watch is not None:
             watch(view)
-        for done in pieces(trainer, episodes, interrupts.every):
+        for done in pieces(trainer, episodes):
             if bar.visible:
                 bar.reach(done, **trainer.fields())
             if watch is not None:
@@ -607,12 +607,11 @@ def drive(
     return trainer.result()
 
 
-def pieces(trainer: Trainer, episodes: int, every: int | None = None) -> Iterator[int]:
-    """Advance to `episodes` piece by piece and yield the episodes done; multiples of `every` end a piece."""
+def pieces(trainer: Trainer, episodes: int) -> Iterator[int]:
+    """Advance to `episodes` piece by piece and yield the episodes done."""
     size, largest = trainer.pieces
     while trainer.done < episodes and trainer.stop_reason is None:
-        goal = episodes if every is None else min(episodes, (trainer.done // every + 1) * every)
-        count, begun = min(size, goal - trainer.done), time.perf_counter()
+        count, begun = min(size, episodes - trainer.done), time.perf_counter()
         trainer.advance(count)
         if count == size:
             took = max(time.perf_counter() - begun, 1e-9)
