@@ -12,7 +12,6 @@ from helpers.model_environment import ModelEnvironment
 from helpers.random_problems import random_problem
 from helpers.seeds import seeds
 from peakrl import PeakError, TabularModel
-from peakrl.certificates.certify import certify_on_table
 from peakrl.certificates.rests_on import TABLES
 from peakrl.errors import PolicyError, SettingsError, TargetError
 from peakrl.policy import StochasticPolicy
@@ -62,13 +61,13 @@ def test_in_unknown_states_the_certificate_on_a_table_speaks_of_the_policy_that_
     run = peakrl.learn(env, peakrl.learners.SafeQ(), episodes=1)
     (known,) = {state for state in range(4) if knows(run.policy, state)}
     value = 0.25 * [0, 1, 5][run.policy.action(0, known)] + 0.75 * 2
-    certificate = certify_on_table(table, run.policy)
+    certificate = peakrl.certify(table, run.policy)
     assert certificate.value_low == pytest.approx(value)
     assert TABLES["filled"][0] in certificate.rests_on
     assert peakrl.simulate(env, run.policy, episodes=4_000).value == pytest.approx(value, abs=0.2)
     whole = peakrl.learn(env, peakrl.learners.SafeQ(), episodes=60)
     assert whole.policy.fallback is None
-    assert TABLES["filled"][0] not in certify_on_table(table, whole.policy).rests_on
+    assert TABLES["filled"][0] not in peakrl.certify(table, whole.policy).rests_on
 
 
 def knows(policy, state):
@@ -379,5 +378,5 @@ def test_an_averaged_policy_of_an_environment_has_no_table():
 
 
 def test_a_discount_is_not_ignored_on_an_environment():
-    with pytest.raises(SettingsError, match="discount= and reach= are for models only"):
+    with pytest.raises(SettingsError, match="discount= and reach= are for models: the episodes of an environment"):
         peakrl.certify(ModelEnvironment(MODEL, 1), lambda step, state, actions: actions[0], discount=0.9)

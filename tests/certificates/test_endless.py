@@ -155,3 +155,22 @@ def test_what_cannot_be_certified_is_named():
         peakrl.certify(finite, policy)
     both = [peakrl.certify(one, policy, discount=0.9).value_low for one in (finite, model)]
     assert both[0] == both[1]
+
+
+def test_a_policy_of_an_environment_is_certified_on_its_table_with_what_it_does_in_unknown_states(tmp_path):
+    chances = np.zeros((4, 2, 4))  # from 0 to 1 or 2, hardly ever to 3, from there back
+    chances[0], chances[1:, :, 0] = [0.0, 0.5, 0.5 - 1e-6, 1e-6], 1.0
+    rewards = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [-1.0, 1.0]])
+    table = peakrl.TabularModel.from_arrays(chances, rewards, [np.ones((4, 2))], None)
+    run = peakrl.learn(peakrl.to_gymnasium(table), "SafeQ", episodes=50, discount=0.9)
+    certificate = peakrl.certify(table, run.policy, discount=0.9)
+    lost = certificate.optimum_high - certificate.value_low
+    assert lost == pytest.approx(0.9 * 2e-6 / (1 - 0.9**2), rel=1e-3)  # what 3 earns and could
+    assert certificate.rests_on[-1].endswith("the policy takes the first available action")
+    certificate.save(tmp_path / "certificate")
+    assert certificate.rests_on[-1] in peakrl.verify(tmp_path / "certificate").rests_on
+    everywhere = peakrl.TabularModel.from_arrays(
+        chances, rewards, [np.ones((4, 2))], None, initial=[0.7, 0.1, 0.1, 0.1]
+    )
+    whole = peakrl.learn(peakrl.to_gymnasium(everywhere), "SafeQ", episodes=99, discount=0.9)
+    assert "first available" not in "".join(peakrl.certify(everywhere, whole.policy, discount=0.9).rests_on)

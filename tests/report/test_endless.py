@@ -6,6 +6,7 @@ import pytest
 import peakrl
 from helpers.machine import Machine
 from peakrl.errors import PeakError
+from peakrl.report.analysis import RunAnalysis
 from peakrl.report.endless import endless_section, run_section
 
 
@@ -46,7 +47,7 @@ def test_the_page_shows_what_is_known_of_a_policy_without_an_end(tmp_path):
 def test_the_page_of_a_discounted_run_shows_its_policy_beside_the_optimum(problem, episodes, verdict, tmp_path):
     model = peakrl.compile_model(problem)
     run = peakrl.learn(model, episodes=episodes, discount=0.9, seed=2)
-    (answer,) = run_section(run, "a run").parts[0].blocks
+    (answer,) = run_section(RunAnalysis.of(run), "a run").parts[0].blocks
     exact, best = peakrl.evaluate(model, run.policy, discount=0.9), peakrl.solve(model, discount=0.9)
     assert verdict in answer.headline
     assert [float(fact.answer) for fact in answer.facts[:2]] == pytest.approx([exact.value, best.value], rel=1e-5)
@@ -54,6 +55,21 @@ def test_the_page_of_a_discounted_run_shows_its_policy_beside_the_optimum(proble
     lake = peakrl.ConstrainedEnv(peakrl.to_gymnasium(model), horizon=20, reward_range=(-9, 9))
     with pytest.raises(PeakError, match="whose model is unknown"):
         peakrl.write_report(peakrl.learn(lake, episodes=2, discount=0.9), tmp_path / "page.html")
+
+
+def test_the_page_of_a_discounted_run_on_an_environment_needs_its_table(tmp_path):
+    table = peakrl.TabularModel.from_arrays(np.full((4, 2, 4), 0.25), np.eye(4)[:, :2], [np.ones((4, 2))], None)
+    run = peakrl.learn(peakrl.to_gymnasium(table), episodes=50, discount=0.9)
+    with pytest.raises(PeakError, match="pass the environment's table"):
+        peakrl.write_report(run, tmp_path / "page.html")
+    with pytest.raises(PeakError, match="is a run on a model"):
+        peakrl.write_report(peakrl.learn(table, episodes=9, discount=0.9), tmp_path / "page.html", table=table)
+    assert peakrl.write_report(run, tmp_path / "page.html", table=table).stat().st_size > 10**6
+    (answer,) = run_section(RunAnalysis.of(run, table=table), "a run").parts[0].blocks
+    best = peakrl.solve(table, discount=0.9).value
+    assert [float(fact.answer) for fact in answer.facts[:2]] == pytest.approx([best, best], rel=1e-5)
+    # The returns of its episodes are not discounted: nothing is said of how far they are from the optimum.
+    assert RunAnalysis.of(run, table=table).metrics["experience"].below_optimum is None
 
 
 def test_the_page_says_for_how_long_safety_can_be_kept_and_when_a_target_is_reached():

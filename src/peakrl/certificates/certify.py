@@ -152,7 +152,9 @@ def certify(
     stream = secrets.randbits(64) if seed is None else check_seed(seed)
     if not isinstance(target, TabularModel) and not is_problem(target):
         if discount is not None or reach is not None:
-            raise SettingsError("discount= and reach= are for models only: leave them out")
+            raise SettingsError(
+                "discount= and reach= are for models: the episodes of an environment bound nothing without an end"
+            )
         return sampled(EnvironmentEpisodes(target, policy, stream, unknown), None, epsilon, failure, episodes)
     model = as_model(target)
     if model.steps is None or discount is not None or reach is not None:
@@ -165,11 +167,14 @@ def certify(
             "reach=, certify its average on model.with_horizon(None), or make it a policy of the model with "
             "Policy.from_rule(model, policy.action)"
         )
-    if episodes is None and isinstance(getattr(policy, "model", None), VisitedStates):
-        return certify_on_table(model, policy, epsilon)
     optimum = solve(model) if can_solve(model) else None
     if episodes is not None:
         return sampled(ModelEpisodes(model, policy, stream), optimum, epsilon, failure, episodes)
+    if isinstance(getattr(policy, "model", None), VisitedStates):
+        policy, filled = filled_on_table(model, policy)
+        return certificate_on_model(
+            model, policy, evaluate(model, policy), optimum, epsilon, "filled" if filled else "policy"
+        )
     followed = as_policy(model, policy)
     table = "policy" if followed is policy else "function"
     return certificate_on_model(model, followed, evaluate(model, followed), optimum, epsilon, table)
@@ -224,7 +229,9 @@ def certify_endless(
 
     The evidence proves each bound by one inequality for every state and action (`planning.stationary.proof`).
     """
-    discount, reach = criterion
+    (discount, reach), filled = criterion, False
+    if isinstance(getattr(policy, "model", None), VisitedStates):
+        policy, filled = filled_on_table(model, policy)
     if not isinstance(policy, Policy):
         raise SettingsError(f"{model.name!r} has no end: certify a deterministic policy")
     if policy.model.steps is not None:
@@ -249,7 +256,7 @@ def certify_endless(
     arrays |= {"low": low, "high": high, "violations": violations, "best": best}
     plain, stored = model_evidence(own)
     evidence = Evidence(
-        {"model": plain, "optimum": "residual", "table": "policy", "discount": discount},
+        {"model": plain, "optimum": "residual", "table": ("policy", "completed")[filled], "discount": discount},
         stored | {f"endless.{name}": array for name, array in arrays.items()},
     )
     numbers, possible, _, rests_on = verify_endless.check(read_model(plain, stored), evidence.plain, evidence.arrays)
@@ -360,12 +367,15 @@ def certificate_of_episodes(
 
 
 def policy_on_table(table: TabularModel, policy: Any) -> Policy | StochasticPolicy:
-    """Return what a policy does on the table; in states that it does not know, that of `simulate`."""
+    """Return what a policy does on the table; in states that it does not know, `filled_on_table` decides."""
     return filled_on_table(table, policy)[0]
 
 
 def filled_on_table(table: TabularModel, policy: Any) -> tuple[Policy | StochasticPolicy, bool]:
-    """Return what a policy does on the table, and whether it draws actions in states that it does not know."""
+    """Return what a policy does on the table, and whether there are states that it does not know.
+
+    In these it draws an action, as in `simulate`; without an end it takes the first one.
+    """
     if isinstance(policy, AveragedPolicy):
         raise PolicyError(
             "an averaged policy follows one of its policies for a whole episode, which no table of an environment's "
@@ -393,17 +403,10 @@ def filled_on_table(table: TabularModel, policy: Any) -> tuple[Policy | Stochast
             known = isinstance(policy, Policy)
             chances = {policy.action(step, state, actions): 1.0} if known else policy.probabilities(step, state)
         except UnknownStateError:
-            chances, filled = dict.fromkeys(actions, 1.0 / len(actions)), True
+            drawn = actions if table.steps is not None else actions[:1]
+            chances, filled = dict.fromkeys(drawn, 1.0 / len(drawn)), True
         weights[base + rows.start : base + rows.stop] = [chances.get(action, 0.0) for action in actions]
     return simplest_policy(table, weights), filled
-
-
-def certify_on_table(table: TabularModel, policy: Any, epsilon: float | None = None) -> Certificate:
-    """Return the exact certificate, on the table, of a policy that was learned on the environment."""
-    followed, filled = filled_on_table(table, policy)
-    optimum = solve(table) if can_solve(table) else None
-    how = "filled" if filled else "policy"
-    return certificate_on_model(table, followed, evaluate(table, followed), optimum, epsilon, how)
 
 
 # Continuous problems --------------------------------------------------------------------------------------------------

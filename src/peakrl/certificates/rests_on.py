@@ -19,6 +19,7 @@ TABLES = {
     "filled": (
         "in a state that was not visited while learning the policy draws an available action, each equally likely",
     ),
+    "completed": ("in a state that was not visited while learning the policy takes the first available action",),
 }
 #: What is assumed of a policy, by what decides.
 REMEMBERS = "remembers nothing of an episode in the next"

@@ -51,20 +51,17 @@ def certify(
         Save the certificate, for `peakrl verify`.
     """
     from peakrl.certificates.certify import certify as examine
-    from peakrl.certificates.certify import certify_on_table
     from peakrl.storage import ready
 
     ready(out)
     described = read_problem(file, trust, discount)
     target = described.target(progress=True)
     chosen, *_, learned = read_policy(policy, "last", target)
-    if target.is_environment and target.table is not None and episodes is None:
-        certificate = certify_on_table(target.table, chosen, epsilon)
-    else:
-        certificate = examine(
-            target.subject, chosen, epsilon=epsilon, failure_probability=failure_probability, episodes=episodes,
-            seed=seed, unknown="random", discount=first_of(discount, learned, described),
-        )  # fmt: skip
+    certificate = examine(
+        target.table if target.table is not None and episodes is None else target.subject, chosen, epsilon=epsilon,
+        failure_probability=failure_probability, episodes=episodes, seed=seed, unknown="random",
+        discount=first_of(discount, learned, described),
+    )  # fmt: skip
     if out is not None:
         certificate.save(out)
     return answer_of(certificate, out)
@@ -200,7 +197,8 @@ def metrics(policy: AnyPolicy, target: LearningTarget | None, discount: float | 
             raise SettingsError("the policy was learned on an environment: pass its problem file with --problem")
         if target.table is None:
             return {**dict.fromkeys(("value", "violation", "violation_probability")), "worst_margin": {}}
-        model, policy = target.table, policy_on_table(target.table, policy)
+        model = target.table if discount is None else target.table.with_horizon(None)
+        policy = policy_on_table(model, policy)
     found = exact(model, policy, **({} if discount is None else {"discount": discount}))
     by_step = {name: getattr(found, name) for name in ("step_rewards", "step_violations") if hasattr(found, name)}
     return {

@@ -26,7 +26,6 @@ from peakrl.certificates.certify import (
     can_solve,
     certificate_on_model,
     certify,
-    certify_on_table,
     policy_on_table,
     rounding_of,
 )
@@ -37,7 +36,7 @@ from peakrl.numerics import LEAST
 from peakrl.planning import Solution, solve
 from peakrl.planning.backward import value_of
 from peakrl.planning.solution import row_costs
-from peakrl.policy.tables import Policy
+from peakrl.policy.tables import Policy, StochasticPolicy
 from peakrl.safety.safe_set import SafeSet
 from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Longs
@@ -124,7 +123,9 @@ class RunAnalysis:
     @classmethod
     def of(cls, run: LearningRun, *, table: TabularModel | None = None) -> RunAnalysis:
         """Return the analysis of a run on its model, or on the transition table of its environment."""
-        model = run.model if isinstance(run.model, TabularModel) else table if run.discount is None else None
+        model = run.model if isinstance(run.model, TabularModel) else table
+        if model is not None and run.discount is not None:
+            model = model.with_horizon(None)
         return cls(run, None if model is None else ModelAnalysis(model, run.discount))
 
     @property
@@ -144,17 +145,19 @@ class RunAnalysis:
         return None if self.known is None else self.known.optimum
 
     @cached_property
+    def policy(self) -> Policy | StochasticPolicy:
+        """The last policy; on an environment what it does on the table."""
+        return policy_on_table(self.exact.model, self.run.policy) if self.on_environment else self.run.policy
+
+    @cached_property
     def last(self) -> Evaluation:
         """The exact evaluation of the last policy."""
-        policy = self.run.policy
-        return self.exact.evaluate(policy_on_table(self.exact.model, policy) if self.on_environment else policy)
+        return self.exact.evaluate(self.policy)
 
     @cached_property
     def certificate(self) -> Certificate:
         """The exact certificate of the last policy."""
-        if self.on_environment:
-            return certify_on_table(self.exact.model, self.run.policy)
-        if self.run.discount is not None:
+        if self.on_environment or self.run.discount is not None:
             return certify(self.exact.model, self.run.policy, discount=self.run.discount)
         return certificate_on_model(self.exact.model, self.run.policy, self.last, self.optimum)
 
@@ -194,7 +197,8 @@ class RunAnalysis:
         if not len(history) or isnan(history.averaged_value[-1]):
             return None
         value, violation = float(history.averaged_value[-1]), float(history.averaged_violation[-1])
-        gap = None if self.known is None else self.known.below_optimum(value)
+        # The rewards of a discounted run's history are not discounted, as its optimum is.
+        gap = None if self.known is None or self.run.discount is not None else self.known.below_optimum(value)
         return Metrics(value, gap, violation, violation_probability)
 
     @property

@@ -9,12 +9,12 @@ from typing import Any, cast
 import numpy as np
 
 from peakrl.certificates.certificate import number
-from peakrl.certificates.certify import can_solve
 from peakrl.errors import SettingsError
 from peakrl.evaluation import evaluate
 from peakrl.evaluation.endless import EndlessEvaluation
-from peakrl.planning import Solution, solve
+from peakrl.planning import Solution
 from peakrl.policy.tables import Policy
+from peakrl.report.analysis import RunAnalysis
 from peakrl.report.blocks import VERDICTS, Answer, Block, Fact, Section, Table, Text, run_lengths
 from peakrl.report.charts import margins_table
 from peakrl.report.policy_blocks import (
@@ -34,23 +34,24 @@ from peakrl.training.run import LearningRun
 MOST_SOLVED, MOST_LINES = 100_000, 200
 
 
-def run_section(run: LearningRun, name: str) -> Section:
-    """Return the section of a discounted run on a model: its policy beside the optimum."""
-    if not isinstance(run.model, TabularModel) or not can_solve(run.model):
+def run_section(analysis: RunAnalysis, name: str) -> Section:
+    """Return the section of a discounted run on a model or on the table of an environment: its policy, the optimum."""
+    if analysis.optimum is None:
         raise SettingsError(
             f"{name} is a discounted run whose model is unknown or too large to solve, and a page shows its policy "
-            "beside the optimum: use simulate and certify"
+            "beside the optimum: pass the environment's table, or use simulate and certify"
         )
-    return endless_section(solve(run.model, discount=run.discount), run)
+    return endless_section(analysis.optimum, analysis)
 
 
-def endless_section(solution: Solution[Policy], run: LearningRun | None = None) -> Section:
-    """Return the section of a solution without an end, or of the policy of a run beside it."""
-    model, criterion = solution.model, solution.criterion
+def endless_section(solution: Solution[Policy], learned: RunAnalysis | None = None) -> Section:
+    """Return the section of a solution without an end, or of the learned policy of a run beside it."""
+    model, criterion, run = solution.model, solution.criterion, None if learned is None else learned.run
+    policy = solution.policy if learned is None else learned.policy
+    found: EndlessEvaluation | None = None
     # What follows after a target is reached is not part of the solution.
-    evaluated = model.num_slots <= MOST_SOLVED and criterion != "reach"
-    policy, discount = (solution.policy, None) if run is None else (run.policy, run.discount)
-    found: EndlessEvaluation | None = cast(Any, evaluate(model, policy, discount=discount)) if evaluated else None
+    if model.num_slots <= MOST_SOLVED and criterion != "reach":
+        found = cast(Any, evaluate(model, policy) if learned is None else learned.last)
     assert isinstance(policy, Policy)  # learners with a discount return deterministic ones
     nodes = map_nodes(model, MOST_NODES)
     stories: list[tuple[str, str, Sequence[Block]]] = [

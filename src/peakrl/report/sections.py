@@ -48,11 +48,11 @@ EPISODES = {
 
 def section_for(run: LearningRun, name: str, share: int = 1, table: TabularModel | None = None) -> Section:
     """Return the section of a run; an environment may show a `table`. `share` runs share the limits of the page."""
-    if run.discount is not None:
-        return run_section(run, name)
     analysis = RunAnalysis.of(run, table=table)
     if table is not None and not analysis.on_environment:
         raise SettingsError(f"{name} is a run on a model; pass `table` only for a run on an environment")
+    if run.discount is not None:
+        return run_section(analysis, name)
     return section_of(analysis, name, share)
 
 
