@@ -69,6 +69,61 @@ def test_a_discounted_run_is_trained_evaluated_and_certified(tmp_path):
     assert (tmp_path / "house.html") == peakrl.write_report(run)
 
 
+LAKE = """[problem]
+kind = "gymnasium"
+id = "FrozenLake-v1"
+arguments = { is_slippery = false }
+reward_range = [0, 1]
+constraint = "lake.py:holes"
+constraint_bounds = [1]
+discount = 0.95
+[run]
+steps = 20_000
+"""
+
+
+def test_a_discounted_run_on_an_environment_is_judged_on_its_table(tmp_path):
+    (tmp_path / "lake.py").write_text("def holes(t):\n    return -1.0 if t.terminated and not t.reward else 1.0\n")
+    file, run = tmp_path / "lake.toml", tmp_path / "lake.run"
+    file.write_text(LAKE)
+
+    def answer(*words):
+        words = [*map(str, words), "--trust", "--json"]
+        return json.loads(CliRunner().invoke(app, words, catch_exceptions=False).stdout)
+
+    best = 0.95**5
+    trained = answer("train", file, "--out", run)
+    assert (trained["steps"], trained["verdict"]) == (
+        20_000, "the last policy never violates a constraint (exact on the environment's table)",
+    )  # fmt: skip
+    assert trained["policy"]["value"] == answer("evaluate", run, "--problem", file)["value"] == pytest.approx(best)
+    certificate = answer("certify", file, "--policy", run, "--out", tmp_path / "lake.certificate")
+    assert [certificate["value_low"], certificate["optimum_high"]] == pytest.approx([best, best])
+    assert answer("report", run, "--problem", file, "--out", tmp_path / "lake.html")["file"]
+    checked = json.loads(CliRunner().invoke(app, ["verify", str(tmp_path / "lake.certificate"), "--json"]).stdout)
+    assert checked["holds"]
+
+
+def test_steps_of_a_file_and_of_the_option(tmp_path):
+    file, run = tmp_path / "house.toml", tmp_path / "house.run"
+    file.write_text('[problem]\nkind = "thermostat"\ndiscount = 0.9\n\n[run]\nsteps = 600\n')
+
+    def answer(*words):
+        return json.loads(CliRunner().invoke(app, [*map(str, words), "--json"], catch_exceptions=False).stdout)
+
+    trained = answer("train", file, "--out", run)
+    assert (trained["episodes"], trained["steps"]) == (14, 14 * 44)
+    assert answer("train", "--resume", run, "--steps", "900")["steps"] == 21 * 44
+    assert answer("train", file, "--episodes", "3")["steps"] == 3 * 44
+    assert "21 episodes (924 steps)" in CliRunner().invoke(app, ["train", "--resume", str(run)]).stdout
+    file.write_text(file.read_text() + "episodes = 5\n")
+    with pytest.raises(PeakError, match="episodes and steps are both given"):
+        answer("train", file)
+    file.write_text('[problem]\nkind = "thermostat"\n\n[run]\nsteps = 600\n')
+    with pytest.raises(PeakError, match="steps is for runs with a discount"):
+        answer("train", file)
+
+
 @pytest.mark.parametrize("in_file", [False, True])
 def test_a_solved_policy_is_judged_with_the_discount_of_the_file_or_of_the_option(in_file, tmp_path):
     file, policy = tmp_path / "house.toml", tmp_path / "house.policy"

@@ -125,7 +125,7 @@ def test_what_is_learned_of_a_row_that_is_no_longer_greedy_leaves_the_best_one_g
     )  # fmt: skip
     payoff = np.zeros((horizon, 4))
     payoff[:, MODIFIED] = reward
-    path = Episode(*(np.array(each) for each in (slots, rows, followings)), payoff)
+    path = Episode(*(np.array(each) for each in (slots[:1], slots, rows, followings)), payoff)
     learn_played(tables, layout, path, horizon, 7, log)
     assert (q[entries].tolist(), visits[entries].tolist()) == (expected, seen.tolist())
     found = [best(step, slot) for step, slot in enumerate(slots)]

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from peakrl.training.run import LearningRun, RunView
     from peakrl.training.spec_file import ProblemFile
 
-PROOF_LINES = 12
+#: Episodes by default, and most lines of a proof.
+EPISODES, PROOF_LINES = 50_000, 12
 #: Why a history is sampled, by whether the target is an environment; None: there is a discount.
 WHY_SAMPLED = {
     True: "for environments only the rewards of episodes are known",
@@ -36,6 +37,7 @@ def train(
     file: Path | None = None,
     *,
     episodes: int | None = None,
+    steps: int | None = None,
     seed: int | None = None,
     discount: float | None = None,
     out: Path | None = None,
@@ -56,6 +58,8 @@ def train(
         describes.
     episodes
         Total number of episodes; default: that of the file or of the resumed run.
+    steps
+        With a discount, the total number of steps in place of episodes; default: that of the file or the resumed run.
     seed
         Seed of the run; default: that of the file.
     discount
@@ -91,14 +95,14 @@ def train(
             def watch(moment: RunView) -> None:
                 begun_at.append(moment.episodes)
 
-            asked = {"checkpoint": place, "progress": True, "watch": watch}
+            asked = {"episodes": episodes, "steps": steps, "checkpoint": place, "progress": True, "watch": watch}
             target = None if described is None else described.target(progress=True)
             if resume is not None:
-                run = resumed(resume, target, episodes=episodes, **asked)
+                run = resumed(resume, target, **asked)
             elif described is not None and target is not None:
                 if overwrite and place is not None:
                     set_aside(place)
-                run = learned(described, target, episodes, seed, asked)
+                run = learned(described, target, seed, asked)
             kept = out or place
             if kept is not None and kept != (resume or place):  # `learn` has written its checkpoint
                 run.save(kept)
@@ -117,9 +121,7 @@ def train(
     return Answer(answer, lambda: show(answer, certificates, file, trust), answer["feasible"] is not False)
 
 
-def learned(
-    described: ProblemFile, target: LearningTarget, episodes: int | None, seed: int | None, asked: dict[str, Any]
-) -> LearningRun:
+def learned(described: ProblemFile, target: LearningTarget, seed: int | None, asked: dict[str, Any]) -> LearningRun:
     """Learn the problem of a file."""
     from peakrl.training.learn import learn
     from peakrl.training.log_spec import LogSpec
@@ -127,17 +129,18 @@ def learned(
     own = described.run
     if isinstance(described.spec, LogSpec):
         run = learn(
-            target.subject, described.settings, assumptions=described.assumptions, episodes=episodes,
-            seed=own.seed if seed is None else seed, history=own.history,
+            target.subject, described.settings, assumptions=described.assumptions, episodes=asked["episodes"],
+            steps=asked["steps"], seed=own.seed if seed is None else seed, history=own.history,
         )  # fmt: skip
         if asked["checkpoint"] is not None:
             run.save(asked["checkpoint"])
         return run
+    if asked["episodes"] is None and asked["steps"] is None:
+        asked |= {"episodes": own.episodes if own.episodes or own.steps else EPISODES, "steps": own.steps}
     return learn(
         target.subject,
         described.settings,
         assumptions=described.assumptions,
-        episodes=own.episodes if episodes is None else episodes,
         seed=own.seed if seed is None else seed,
         discount=described.spec.parameters.get("discount"),
         history=own.history,
@@ -203,6 +206,7 @@ def report(run: LearningRun, target: LearningTarget | None, seconds: float) -> d
         "constraints": list(run.model.constraint_names),
         "settings": run.settings.as_dict(),
         "episodes": run.episodes,
+        "steps": run.steps,
         "seed": run.seed,
         "seconds": seconds,
         "history": "none" if not len(run.history) else "sampled" if run.history.sampled else "exact",
@@ -228,7 +232,10 @@ def show(answer: dict[str, Any], certificates: Sequence[Certificate], file: Path
     visited = "visited " if answer["environment"] else ""
     span = f"horizon {answer['horizon']}" if answer["discount"] is None else f"discount {answer['discount']:g}"
     sizes = f"{visited}{answer['states']:,} states, {answer['pairs']:,} state-action pairs, {span}"
-    say(f"{answer['problem']}: {sizes}; {answer['episodes']:,} episodes with seed {answer['seed']}")
+    length = f"{answer['episodes']:,} episodes"
+    if answer["discount"] is not None:
+        length += f" ({answer['steps']:,} steps)"
+    say(f"{answer['problem']}: {sizes}; {length} with seed {answer['seed']}")
     if answer["episodes_before"] == answer["episodes"]:
         say("The run was already complete; nothing was learned.")
     elif answer["episodes_before"]:

@@ -188,6 +188,8 @@ class Task:
 class Episode(NamedTuple):
     """The trajectory of one episode."""
 
+    #: The first state's slot; of the walk, if the episode goes on where the one before was cut off.
+    first: int
     #: [step]: slot, row taken, next slot (an end slot if the episode is over).
     slot: Longs
     row: Longs
@@ -199,14 +201,17 @@ class Episode(NamedTuple):
     constraints: Floats
 
     @classmethod
-    def of(cls, slots: list[int], rows: list[int], rewards: list[float], constraints: list[float]) -> Episode:
+    def of(
+        cls, first: int, slots: list[int], rows: list[int], rewards: list[float], constraints: list[float]
+    ) -> Episode:
         """Return an episode.
 
         `slots` has one entry more than `rows`: the slot after the last step. `constraints` is flat, step by step.
         """
         visited, given = np.array(slots, np.int64), np.array(constraints, np.float64).reshape(len(rows), -1)
         violation = np.where(given < 0.0, -given, 0.0).sum(axis=1)
-        return cls(visited[:-1], np.array(rows, np.int64), visited[1:], np.array(rewards, np.float64), violation, given)
+        taken, earned = np.array(rows, np.int64), np.array(rewards, np.float64)
+        return cls(first, visited[:-1], taken, visited[1:], earned, violation, given)
 
 
 @dataclass(frozen=True, repr=False)
@@ -519,7 +524,7 @@ class TabularAlgorithm(Algorithm, Generic[T]):
         """Call the hook `learn`."""
         self.store.reserve(len(played.row))
         payoff = self.payoffs(played.reward, played.violation, played.constraints)
-        path = Path(played.slot, played.row, played.following, payoff)
+        path = Path(np.array([played.first]), played.slot, played.row, played.following, payoff)
         learn_played(self.tables, self.layout, path, len(played.row), episode, log)
 
     def run(self, generator: Words, done: int, episodes: int, log: Log, experience: Floats, counters: Longs) -> int:

@@ -490,7 +490,7 @@ def draw_rows(tables: Tables, layout: Layout, generator: Words, episode: int, lo
 def count_episode(tables: Tables, layout: Layout, path: Path, length: int, episode: int, log: Log) -> None:
     """Count the transitions of an episode, and their costs; a plan is due if some visits reach a power of two."""
     counts = tables.counts
-    counts.begun[path.slot[0]] += 1
+    counts.begun[path.first[0]] += 1
     tables.doubled[0] = 0
     for step in range(length):
         row = path.row[step]

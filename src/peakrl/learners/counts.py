@@ -65,7 +65,7 @@ def count_step(counts: TransitionCounts, row: int, following: int, reward: float
 @loop
 def count_path(counts: TransitionCounts, path: Path, length: int) -> None:
     """Count the steps of an episode."""
-    counts.begun[path.slot[0]] += 1
+    counts.begun[path.first[0]] += 1
     for step in range(length):
         count_step(counts, path.row[step], path.following[step], path.payoff[step, 0], path.payoff[step, 1])
 

@@ -118,8 +118,11 @@ class Simulator(NamedTuple):
 
 
 class Path(NamedTuple):
-    """[step]: an episode."""
+    """An episode."""
 
+    #: [0]: the first state's slot; of the walk, if the episode goes on where the one before was cut off.
+    first: Longs
+    #: [step]
     slot: Longs
     row: Longs
     #: The next slot.
@@ -131,7 +134,7 @@ class Path(NamedTuple):
     def of_length(cls, steps: int, columns: int) -> Path:
         """Return buffers for an episode."""
         slot, row, following = (np.zeros(steps, np.int64) for _ in range(3))
-        return cls(slot, row, following, np.zeros((steps, columns)))
+        return cls(np.zeros(1, np.int64), slot, row, following, np.zeros((steps, columns)))
 
 
 class Hooks(NamedTuple):
@@ -211,7 +214,7 @@ def run_episodes(
             return k
         log.head[1] = done + k + 1
         begin_hook(tables, layout, generator, done + k + 1, log)
-        slot = np.int64(draw_first(generator, simulator.sampler))
+        slot = path.first[0] = np.int64(draw_first(generator, simulator.sampler))
         earned, violated = 0.0, 0.0
         for step in range(layout.horizon):
             row = choose_hook(tables, layout, step, slot)

@@ -596,7 +596,7 @@ def replan(tables: Tables, layout: Layout, share: float, log: Log) -> None:
 
 def learn_path(tables: Tables, layout: Layout, path: Path, length: int, episode: int, log: Log) -> None:
     """Learn from an episode of `length` steps, then plan if that is due."""
-    first = path.slot[0]
+    first = path.first[0]
     share = optimistic_share(tables, first)
     for step in range(length):
         remember(tables, path.row[step], path.following[step], path.payoff[step, 0], path.payoff[step, 1])

@@ -257,7 +257,7 @@ def learn_path(tables: Tables, layout: Layout, path: Path, length: int, episode:
             if root * root >= 4 * tables.met[slot]:
                 try_again(tables, layout, slot)
         note_changes(tables, layout, slot, log)
-    first = path.slot[0]
+    first = path.first[0]
     if remembers and tables.w[first, 0] == -np.inf:
         tables.penalises[0], tables.proved[0], tables.dead_first[0] = 1, episode, first
         start_afresh(tables, layout, log)

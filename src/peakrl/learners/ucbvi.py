@@ -249,8 +249,8 @@ def count_episode(tables: Tables, layout: Layout, path: Path, length: int, episo
         for step in range(length):
             if path.payoff[step, 1] > 0.0:
                 tables.next_plan[0] = episode + 1
-        if tables.dead[path.slot[0], 0] == 1 and tables.proved[0] == 0:
-            tables.proved[0], tables.dead_first[0] = episode, path.slot[0]
+        if tables.dead[path.first[0], 0] == 1 and tables.proved[0] == 0:
+            tables.proved[0], tables.dead_first[0] = episode, path.first[0]
 
 
 register(Tables, begin=plan_if_due, learn=count_episode)

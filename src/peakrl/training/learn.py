@@ -15,6 +15,7 @@ from peakrl.learners.assumptions import NOTHING, Assumptions
 from peakrl.learners.base import LearnerSettings
 from peakrl.learners.custom import Learner, OwnLearner
 from peakrl.learners.pessimistic import Pessimistic
+from peakrl.learners.space import steps_with
 from peakrl.memory import MOST_STEPS
 from peakrl.model_file import restored_model
 from peakrl.records import content_of, fields_of
@@ -44,6 +45,7 @@ def learn(
     learner: LearnerSettings | Learner | str | None = None,
     *,
     episodes: int | None = None,
+    steps: int | None = None,
     seed: int = 0,
     assumptions: Assumptions | None = None,
     discount: float | None = None,
@@ -64,6 +66,9 @@ def learn(
         One of `peakrl.learners`, its name, or your own `Learner`; by default `PosteriorSampling()`.
     episodes
         Number of episodes; an upper limit for learners that stop by themselves.
+    steps
+        With a discount, the number of steps in place of `episodes`. An environment without a horizon is then reset only
+        after it has ended by itself. On a model the last episode is completed.
     assumptions
         What you declare about the target.
     discount
@@ -102,19 +107,25 @@ def learn(
     if isinstance(target, Logs):
         if not isinstance(settings, Pessimistic):
             raise SettingsError(f"{settings} decides what to try, but a log is over: use peakrl.learners.Pessimistic()")
-        if episodes is not None or checkpoint is not None:
+        if episodes is not None or steps is not None or checkpoint is not None:
             raise SettingsError("a log has its own episodes and is learned at once: omit episodes and checkpoint")
         if discount is not None:
             raise SettingsError("a log has a horizon: omit discount")
         every = recording_interval(history, max(1, target.episodes))
         return learn_from_logs(target, settings, assumptions, every=every, seed=seed)
-    episodes = check_episodes(episodes)
-    target = prepared(target, progress=progress)
-    trainer = new_trainer(target, settings, episodes, seed, assumptions, history, average=average, discount=discount)
+    if steps is not None and episodes is not None:
+        raise SettingsError("episodes and steps are both given: pass one of them")
+    if steps is not None and discount is None:
+        raise SettingsError("steps is for runs with a discount: pass discount=, or episodes= in place of steps=")
+    planned = check_episodes(episodes) if steps is None else check_episodes(steps, "steps")
+    trainer = new_trainer(
+        prepared(target, progress=progress), settings, planned, seed, assumptions, history, average=average,
+        discount=discount, by_steps=steps is not None,
+    )  # fmt: skip
     if checkpoint is None:
-        return drive(trainer, episodes, progress=progress, watch=watch)
+        return drive(trainer, planned, progress=progress, watch=watch)
     saver = Saver(checkpoint, writer(trainer))
-    return drive(continued(checkpoint, trainer), episodes, saver=saver, progress=progress, watch=watch)
+    return drive(continued(checkpoint, trainer), planned, saver=saver, progress=progress, watch=watch)
 
 
 def learn_in_stages(
@@ -153,17 +164,19 @@ def learn_in_stages(
 
 
 def new_trainer(
-    target: TabularModel | Lanes, settings: LearnerSettings, episodes: int, seed: int, assumptions: Assumptions,
-    history: Record, *, average: bool, discount: float | None = None,
+    target: TabularModel | Lanes, settings: LearnerSettings, planned: int, seed: int, assumptions: Assumptions,
+    history: Record, *, average: bool, discount: float | None = None, by_steps: bool = False,
 ) -> Trainer:  # fmt: skip
-    """Return the trainer of a run that has not begun."""
+    """Return the trainer of a run of so many episodes, or steps, that has not begun."""
     discount = check_discount(discount, settings)
     model = target if isinstance(target, TabularModel) else None
     if model is not None:
         settings.check_model(model)
+    limit = target.steps if isinstance(target, TabularModel) else target.rules.steps
+    episodes = -(-planned // steps_with(discount, limit)) if by_steps and discount is not None else planned
     return Trainer(
-        target, settings, planned=episodes, seed=seed, every=recording_interval(history, episodes), average=average,
-        assumptions=assumptions, discount=discount,
+        target, settings, planned=planned, by_steps=by_steps, seed=seed, every=recording_interval(history, episodes),
+        average=average, assumptions=assumptions, discount=discount,
         sampled=model is not None and (discount is not None or is_sampled(history, episodes, model)),
     )  # fmt: skip
 
@@ -244,13 +257,14 @@ def load_run(path: str | Path, target: Any = None, *, assumptions: Assumptions |
     file cannot hold. A run on an environment is read without it; an environment that is given must be the same.
     `assumptions` are needed if they hold functions.
     """
-    return read_run(path, target, None, assumptions).result()
+    return read_run(path, target, assumptions)[0].result()
 
 
 def resume(
     path: str | Path,
     *,
     episodes: int | None = None,
+    steps: int | None = None,
     model: Target | None = None,
     env: Any = None,
     assumptions: Assumptions | None = None,
@@ -260,7 +274,8 @@ def resume(
 ) -> LearningRun:
     """Continue a run until `episodes` are done in total (None: the planned number) and return it.
 
-    The result equals that of a run that was never interrupted.
+    The result equals that of a run that was never interrupted, except on an environment that goes on from episode to
+    episode (`learn(..., steps=)`): it is reset.
 
     Parameters
     ----------
@@ -268,6 +283,8 @@ def resume(
         A file of `run.save` or `learn(..., checkpoint=)`.
     episodes
         Number of episodes in total. The interval of the history stays the same if the run is extended.
+    steps
+        Number of steps in total, for a run of `learn(..., steps=)`.
     model
         Needed only if the model's labels are of a type that a file cannot hold.
     env
@@ -292,13 +309,10 @@ def resume(
     >>> peakrl.resume(path, episodes=300).episodes
     300
     """
-    if episodes is not None:
-        check_episodes(episodes)
-    trainer = read_run(path, model if env is None else env, episodes, assumptions)
-    goal = trainer.planned if episodes is None else episodes
-    if isinstance(trainer.target, DetachedEnvironment) and goal > trainer.done:
+    trainer, goal = read_run(path, model if env is None else env, assumptions, episodes=episodes, steps=steps)
+    if isinstance(trainer.target, DetachedEnvironment) and goal > trainer.reached:
         raise StorageError(f"{path} holds a run on an environment: pass that environment as env= to continue")
-    if (reason := trainer.learned().not_resumable) is not None and goal > trainer.done:
+    if (reason := trainer.learned().not_resumable) is not None and goal > trainer.reached:
         raise SettingsError(f"{path}: {reason}")
     if checkpoint is False:
         return drive(trainer, goal, progress=progress, watch=watch)
@@ -307,9 +321,9 @@ def resume(
 
 
 def read_run(
-    path: str | Path, target: Any = None, episodes: int | None = None, assumptions: Assumptions | None = None
-) -> Trainer:
-    """Return the run of a file, planned for at least `episodes`.
+    path: str | Path, target: Any = None, assumptions: Assumptions | None = None, **asked: int | None
+) -> tuple[Trainer, int]:
+    """Return the run of a file, and the number of `episodes` or `steps` that is asked for or was planned.
 
     Without a target it is on its own model, or on a placeholder for its environment.
     """
@@ -318,19 +332,24 @@ def read_run(
     plain = record.plain
     with fields_of(path):
         settings, declared = stored_learner(path, plain, assumptions)
-        planned, done = int(plain["planned"]), int(plain["done"])
+        by_steps = plain["by_steps"] is True
+        unit, other = ("steps", "episodes") if by_steps else ("episodes", "steps")
+        planned, done = int(plain["planned"]), int(plain["steps" if by_steps else "done"])
         with content_of(path):  # what `learn` refuses
             check_episodes(plain["planned"], "planned")
             check_seed(plain["seed"])
             discount = check_discount(plain["discount"], settings)
             if plain["every"] != 0:
                 check_episodes(plain["every"], "every")
-        if episodes is not None and episodes < done:
-            raise SettingsError(f"episodes is {episodes:,}, but {path} has {done:,} already; episodes counts them too")
-        if episodes is not None and episodes > planned and settings.bound_to_plan:
+        if asked.get(other) is not None:
+            raise SettingsError(f"the run in {path} was planned in {unit}: pass {unit}, not {other}")
+        goal = planned if asked.get(unit) is None else check_episodes(asked[unit], unit)
+        if goal != planned and goal < done:
+            raise SettingsError(f"{unit} is {goal:,}, but {path} has {done:,} already; {unit} counts them too")
+        if goal > planned and settings.bound_to_plan:
             raise SettingsError(
-                f"episodes is {episodes:,}, but {path} was planned for {planned:,} and its {settings.bound_to_plan} "
-                f"depends on that number: continue to {planned:,}, or start a new run with episodes={episodes}"
+                f"episodes is {goal:,}, but {path} was planned for {planned:,} and its {settings.bound_to_plan} "
+                f"depends on that number: continue to {planned:,}, or start a new run with episodes={goal}"
             )
         if target is None and "rules" not in plain:
             target = restored_model(path, record.part("model"))
@@ -345,7 +364,8 @@ def read_run(
         trainer = Trainer(
             target,
             settings,
-            planned=max(planned, episodes or 0),
+            planned=max(planned, goal),
+            by_steps=by_steps,
             seed=int(plain["seed"]),
             every=int(plain["every"]),
             average=bool(plain["average"]),
@@ -359,4 +379,4 @@ def read_run(
             before, now = ({name: declared[name] for name in different} for declared in (stored, rules))
             raise StorageError(f"{path} holds a run on an environment with {before}, not {now}: declare the same")
     bring_back(path, trainer, record)
-    return trainer
+    return trainer, goal

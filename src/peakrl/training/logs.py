@@ -494,7 +494,7 @@ def learn_from_logs(
     """Return the run of `learn` on a log; every `every`-th episode of the log becomes a point of its history."""
     trainer = trainer_of(logs, settings, assumptions, every, seed)
     learner = replay(trainer, logs, behavior=settings.behavior)
-    trainer.done = logs.episodes
+    trainer.done, trainer.steps = logs.episodes, len(logs)
     trainer.greedy = learner.chosen()
     totals = np.stack([logs.reward, violations(logs)], axis=1)
     paid = np.zeros((logs.episodes, 2))

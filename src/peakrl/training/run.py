@@ -48,6 +48,8 @@ class LearningRun:
     assumptions: Assumptions
     #: K: number of episodes.
     episodes: int
+    #: Number of steps.
+    steps: int
     #: Seed of the random numbers.
     seed: int
     #: The discount, or None; with one, policies hold for ever.
@@ -62,7 +64,7 @@ class LearningRun:
     feasible: bool | None
     #: The observations that `feasible = False` rests on, starting from a first state.
     infeasibility_proof: list[Witness]
-    #: Why the run ended before the planned episodes, or None.
+    #: Why the run ended before what was planned, or None.
     stop_reason: str | None
     #: Bounds of a certified learner, review by review; None for other learners.
     proof_history: ProofHistory | None
@@ -179,7 +181,7 @@ class RunView:
     """
 
     trainer: Trainer
-    #: Number of episodes at the end of the run.
+    #: Number of episodes at the end of the run; of steps if `steps` were asked for.
     goal: int
 
     @property
@@ -201,6 +203,11 @@ class RunView:
     def episodes(self) -> int:
         """Episodes so far."""
         return self.trainer.done
+
+    @property
+    def steps(self) -> int:
+        """Steps of these episodes."""
+        return self.trainer.steps
 
     @property
     def violations(self) -> int:

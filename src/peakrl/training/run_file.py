@@ -8,7 +8,8 @@ number of times, and resumed equals the uninterrupted run bit for bit.
 
 An environment is not stored, only what it declared: the run can be read without it, and whoever continues the run
 passes the environment with the same arguments again. Episodes in progress in the other lanes of a vectorised
-environment start over.
+environment start over, and an environment that goes on from episode to episode (`by_steps`) is reset: the run then
+equals one whose environment was reset at that moment.
 
 Constants that depend on the number of episodes K (the penalty of Theorem 2 and l = log(S A K H / p) of a bonus) are
 those of the planned K, so a run that uses them cannot be extended; every other run can.
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from peakrl.checks import check_episodes, whole
+from peakrl.checks import check_count, check_episodes, whole
 from peakrl.errors import SettingsError, StorageError
 from peakrl.evaluation.curve import PolicyCurve
 from peakrl.gym.adapter import Lanes, store_rules
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
 #: The files of runs on models and on environments.
 RUN, ENVIRONMENT_RUN = (
-    FileKind(name, schema=10, remedy="load it with that version, or learn again")
+    FileKind(name, schema=11, remedy="load it with that version, or learn again")
     for name in ("learning run", "learning run on an environment")
 )
 #: The facts by which two runs differ, for messages.
@@ -59,7 +60,8 @@ WORDS = {
     "settings": "learner",
     "assumptions": "assumptions",
     "seed": "seed",
-    "planned": "number of episodes",
+    "planned": "number of episodes or steps",
+    "by_steps": "number of episodes or steps",
     "every": "history",
     "average": "average",
     "sampled": "history",
@@ -114,6 +116,7 @@ def description(trainer: Trainer) -> dict[str, Any]:
         "assumptions": trainer.assumptions.as_dict(),
         "seed": int(trainer.seed),
         "planned": int(trainer.planned),
+        "by_steps": trainer.by_steps,
         "every": trainer.recorder.every if trainer.recorder is not None else 0,
         "average": trainer.average,
         "sampled": trainer.sampled,
@@ -128,7 +131,7 @@ def snapshot(trainer: Trainer) -> Record:
     """Return the state of a run."""
     algorithm, recorder, space = trainer.learned(), trainer.recorder, trainer.space
     arrays: Arrays = {"generator": trainer.generator, "counters": trainer.counters, "greedy": trainer.greedy}
-    record = Record({"done": trainer.done}, arrays)
+    record = Record({"done": trainer.done, "steps": trainer.steps}, arrays)
     record.add("engine", Record({}, algorithm.arrays()))
     if trainer.average:
         arrays["changes"] = np.stack(trainer.change_list())
@@ -157,7 +160,7 @@ def continued(path: str | Path, trainer: Trainer) -> Trainer:
         found = {key: plain[key] for key in wanted if key in plain} | {"settings": settings.as_dict()}
         if isinstance(trainer.target, TabularModel):
             wanted["model"], found["model"] = trainer.target.digest, plain["model"]["digest"]
-        different = [WORDS[key] for key, value in wanted.items() if not same(found[key], value)]
+        different = dict.fromkeys(WORDS[key] for key, value in wanted.items() if not same(found[key], value))
         if different:
             raise StorageError(
                 f"{path} holds another run, with a different {' and a different '.join(different)}. Continue that one "
@@ -165,7 +168,7 @@ def continued(path: str | Path, trainer: Trainer) -> Trainer:
                 "(--overwrite)"
             )
     bring_back(path, trainer, record)
-    if (reason := trainer.learned().not_resumable) is not None and trainer.done < trainer.planned:
+    if (reason := trainer.learned().not_resumable) is not None and trainer.reached < trainer.planned:
         raise SettingsError(f"{path} holds {trainer.done:,} episodes of this run, but {reason}, to another file")
     return trainer
 
@@ -211,7 +214,7 @@ def restore(trainer: Trainer, record: Record, labels: Sequence[Hashable] | None)
     Sizes, types, ranges and indices are checked before a kernel reads an array.
     """
     plain, arrays = record.plain, record.arrays
-    trainer.done = plain["done"]
+    trainer.done, trainer.steps = plain["done"], check_count(plain["steps"], "steps", plain["done"])
     if trainer.lanes is not None:
         trainer.started = trainer.done
     if labels is not None:

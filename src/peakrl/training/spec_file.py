@@ -7,7 +7,7 @@
     [settings]                       # learner: a class of `peakrl.learners`, its settings beside it
     learner = "PosteriorSampling"
 
-    [run]                            # episodes, seed, history, average, checkpoint
+    [run]                            # episodes or steps, seed, history, average, checkpoint
     episodes = 50_000
 
 Only `problem` is required (`peakrl.specs.spec`, `peakrl.gym.env_spec`). Paths are relative to the folder of the file.
@@ -45,7 +45,9 @@ class Section(BaseModel):
 class RunSection(Section):
     """The table `run`."""
 
-    episodes: int = Field(default=50_000, ge=1)
+    episodes: int | None = Field(default=None, ge=1)
+    #: In place of episodes, with a discount.
+    steps: int | None = Field(default=None, ge=1)
     seed: int = Field(default=0, ge=0, lt=2**64)
     history: Literal["auto", "sampled", "none"] | int = "auto"
     average: bool = True

@@ -9,6 +9,9 @@ An environment has lanes (`gym.adapter`) that are stepped one by one, or several
 order in which they start; pi^k is the policy at the start of episode k, and the learner sees an episode when it is
 over. Episode k of a single environment is reset with a seed derived from the run's seed and k, so that a resumed run
 sees what an uninterrupted run would have seen. An episode that ends before the horizon earns nothing from then on.
+
+A run that is planned in steps (`by_steps`, with a discount only) ends when they are taken. An environment without a
+horizon is then reset only after it has ended by itself: an episode that is cut off goes on in the next one.
 """
 
 from __future__ import annotations
@@ -51,8 +54,8 @@ SHOWN_NODES = 200_000
 class Lane:
     """An episode in progress."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    def __init__(self, number: int, position: int) -> None:
+        self.number, self.position = number, position
         #: Steps taken so far.
         self.step = 0
         #: Yields the number of an action and, after its step was sent, None; None until the first state was observed.
@@ -68,6 +71,7 @@ class Trainer:
         settings: LearnerSettings,
         *,
         planned: int,
+        by_steps: bool = False,
         seed: int,
         every: int,
         average: bool = True,
@@ -76,11 +80,14 @@ class Trainer:
         discount: float | None = None,
     ) -> None:
         self.target, self.settings, self.assumptions, self.discount = target, settings, assumptions, discount
-        self.planned, self.seed, self.average = planned, seed, average
+        #: Planned episodes; `by_steps` planned steps, of which no run has fewer than episodes.
+        self.planned, self.by_steps = planned, by_steps
+        self.seed, self.average = seed, average
         #: On a model: does the history hold returns of episodes instead of exact values?
         self.sampled = sampled
         self.generator = seed_state(np.uint64(seed))
-        self.done = 0
+        #: Complete episodes, and their steps.
+        self.done = self.steps = 0
         #: Violating episodes, and the last of them.
         self.counters: Longs = np.zeros(2, np.int64)
         self.changes: list[Changes] = []
@@ -98,6 +105,8 @@ class Trainer:
         self.limits: Limits | None = None
         #: Episodes in a piece of work: at first, and at most.
         self.pieces = 1, 1
+        #: Does an episode that was cut off go on in the next one? [lane]: the first slot of its walk, and the present.
+        self._goes_on, self._walks = False, dict[int, tuple[int, int]]()
         if isinstance(target, TabularModel):
             self._begin_on_model(target, every)
         else:
@@ -144,6 +153,7 @@ class Trainer:
         self.assumptions.check_environment(rules)
         settings.check_environment(rules, self.assumptions)
         stationary = rules.stationary or self.assumptions.stationary is True or self.discount is not None
+        self._goes_on = self.by_steps and rules.steps is None
         if self.discount is not None:
             rules.steps = steps_with(self.discount, rules.steps)
         self.space = GrowingSpace(rules, by_step=settings.by_step or not stationary, discount=self.discount)
@@ -214,6 +224,11 @@ class Trainer:
             self.changes.append((episode, node, row))
 
     @property
+    def reached(self) -> int:
+        """Complete episodes; `by_steps` their steps."""
+        return self.steps if self.by_steps else self.done
+
+    @property
     def stop_reason(self) -> str | None:
         """Why the algorithm stopped, or None."""
         return None if self.algorithm is None else self.algorithm.stop_reason
@@ -238,7 +253,7 @@ class Trainer:
             self._log.clear()
             ran = algorithm.run(self.generator, self.done, count, self._log, experience, self.counters)
             self._record(self.done, ran, experience[:ran], self._log.changes)
-            self.done, count = self.done + ran, count - ran
+            self.done, self.steps, count = self.done + ran, self.steps + ran * self.space.horizon, count - ran
 
     # Environments, and models whose learner has no kernel ------------------------------------------------------
 
@@ -358,25 +373,34 @@ class Trainer:
             return
         numbers = range(self.started + 1, self.started + 1 + len(free))
         for position, number in zip(free, numbers, strict=True):
-            self._running[position], self.started = Lane(number), number
+            self._running[position], self.started = Lane(number, position), number
             if algorithm is not None:
                 algorithm.begin(number, self.generator, self._log_since(number))
         self._final = self.started >= goal and algorithm is not None
         if self._final and algorithm is not None:
             self.greedy = algorithm.greedy()
-        seeds = [episode_seed(self.seed, number) for number in numbers]
-        for position, seen in zip(free, lanes.begin(free, seeds), strict=True):
-            lane = self._running[position]
-            if lane is not None and seen is not None:
+        seeds = {position: episode_seed(self.seed, number) for position, number in zip(free, numbers, strict=True)}
+        resets = [position for position in free if position not in self._walks]
+        begun = lanes.begin(resets, [seeds[position] for position in resets]) if resets else []
+        first = dict(zip(resets, begun, strict=True))
+        for position in free:
+            lane, seen = self._running[position], first.get(position)
+            if lane is not None and (seen is not None or position in self._walks):
                 lane.walk = self._walk(lane, seen)
 
-    def _walk(self, lane: Lane, first: Observed) -> Generator[int | None, Any, Episode]:
-        """Play one episode: yield the number of an action, then None after its step was sent; return the episode."""
+    def _walk(self, lane: Lane, begun: Observed | None) -> Generator[int | None, Any, Episode]:
+        """Play one episode: yield the number of an action, then None after its step was sent; return the episode.
+
+        It begins in a first state or, with None, goes on where the lane's latest episode was cut off.
+        """
         space, shift, last, seen = self.space, self.space.shift, self.rules.horizon - 1, None
-        if self.algorithm is None:  # the first step shows the number of constraints
-            seen = yield first.offer[self._first_choice(first)]
+        if self.by_steps:
+            last = min(last, self.planned - self.steps - 1)
+        if self.algorithm is None and begun is not None:  # the first step shows the number of constraints
+            seen = yield begun.offer[self._first_choice(begun)]
         algorithm = self.algorithm or self.begin_algorithm()
-        slot, growths, observes = self._slot_of(0, first), -1, algorithm.observes
+        first, slot = (self._slot_of(0, begun),) * 2 if begun is not None else self._walks.pop(lane.position)
+        growths, observes = -1, algorithm.observes
         slots, rows, rewards = [slot], list[int](), list[float]()
         constraints: list[float] = []
         for lane.step in range(last + 1):
@@ -415,7 +439,9 @@ class Trainer:
             if over or lane.step == last:
                 break
             seen = yield None  # others take their steps before the next choice
-        return Episode.of(slots, rows, rewards, constraints)
+        if self._goes_on and not over:
+            self._walks[lane.position] = first, slot
+        return Episode.of(first, slots, rows, rewards, constraints)
 
     def _first_choice(self, first: Observed) -> int:
         """Return the position of the first allowed action, which is taken before there are tables."""
@@ -479,7 +505,7 @@ class Trainer:
         """Learn from a finished episode and report it."""
         self.learned().learn(played, self.started, self._log_since(self.started + 1))
         earned, violated = (added(each.tolist()) for each in (played.reward, played.violation))
-        self.done += 1
+        self.done, self.steps = self.done + 1, self.steps + len(played.row)
         if violated > 0:
             self.counters[:] = self.counters[0] + 1, self.done
         self._returns.append((earned, violated))
@@ -566,6 +592,7 @@ class Trainer:
             settings=self.settings,
             assumptions=self.assumptions,
             episodes=self.done,
+            steps=self.steps,
             seed=self.seed,
             discount=self.discount,
             history=History.empty() if self.recorder is None else self.recorder.history_after(0, self.done),
@@ -585,35 +612,36 @@ class Trainer:
 
 def drive(
     trainer: Trainer,
-    episodes: int,
+    goal: int,
     *,
     saver: Interrupts | None = None,
     progress: bool = False,
     watch: Watch | None = None,
 ) -> LearningRun:
-    """Run until `episodes` are done, with progress and checkpoints, and return the run."""
-    view = RunView(trainer, episodes)
-    bar = Progress("Learning", total=episodes, unit="episodes", begin=trainer.done, enabled=progress)
+    """Run until so many episodes, or steps, are done, with progress and checkpoints, and return the run."""
+    view, unit = RunView(trainer, goal), "steps" if trainer.by_steps else "episodes"
+    bar = Progress("Learning", total=goal, unit=unit, begin=trainer.reached, enabled=progress)
     interrupts = saver if saver is not None else Interrupts()
     with bar, interrupts:
         if watch is not None:
             watch(view)
-        for done in pieces(trainer, episodes):
+        for reached in pieces(trainer, goal):
             if bar.visible:
-                bar.reach(done, **trainer.fields())
+                bar.reach(reached, **trainer.fields())
             if watch is not None:
                 watch(view)  # before saving, so that a checkpoint is never ahead of what was watched
-            interrupts.look(trainer, last=done == episodes or trainer.stop_reason is not None)
+            interrupts.look(trainer, last=reached >= goal or trainer.stop_reason is not None)
     return trainer.result()
 
 
-def pieces(trainer: Trainer, episodes: int) -> Iterator[int]:
-    """Advance to `episodes` piece by piece and yield the episodes done."""
+def pieces(trainer: Trainer, goal: int) -> Iterator[int]:
+    """Advance to a number of episodes, or steps, piece by piece and yield how many are done."""
     size, largest = trainer.pieces
-    while trainer.done < episodes and trainer.stop_reason is None:
-        count, begun = min(size, episodes - trainer.done), time.perf_counter()
+    while trainer.reached < goal and trainer.stop_reason is None:
+        left = -(-(goal - trainer.reached) // (trainer.space.horizon if trainer.by_steps else 1))
+        count, begun = min(size, left), time.perf_counter()
         trainer.advance(count)
         if count == size:
             took = max(time.perf_counter() - begun, 1e-9)
             size = min(max(1, int(size * min(4.0, max(0.25, SECONDS_A_PIECE / took)))), largest)
-        yield trainer.done
+        yield trainer.reached

@@ -261,7 +261,7 @@ def last_following(t: Tables, distribution: int, following: int) -> int:
 @loop
 def count_path(t: Tables, path: Path, length: int) -> None:
     """Count the samples of an episode and record its rewards and tested groups."""
-    note_sample(t, np.int64(FIRST), path.slot[0], 0.0)
+    note_sample(t, np.int64(FIRST), path.first[0], 0.0)
     for step in range(length):
         row, reward = path.row[step], path.payoff[step, 0]
         distribution = np.int64(t.distribution_of_row[row])
