@@ -310,7 +310,7 @@ def test_what_an_episode_shows_is_counted_as_by_a_counter(noises, joint):
     for _ in range(40):
         rows, slots = rng.integers(0, 5, 3), rng.integers(0, 9, 3)
         earned = rng.integers(0, 3, 3) / 2
-        path.slot[:], path.row[:], path.following[:] = slots, rows, [*slots[1:], 4]
+        path.first[0], path.slot[:], path.row[:], path.following[:] = slots[0], slots, rows, [*slots[1:], 4]
         path.payoff[:, 0] = earned
         with plain_python(values):
             values.count_path(t, path, 3)

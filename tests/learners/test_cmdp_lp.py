@@ -168,7 +168,7 @@ def walk(model, algorithm, words, episode):
         rows.append(row)
         rewards.append(float(model.payoffs.reward[record]))
         constraints += model.payoffs.constraints[record].tolist()
-    played = Episode.of(slots, rows, rewards, constraints)
+    played = Episode.of(slots[0], slots, rows, rewards, constraints)
     algorithm.learn(played, episode, Log.of_size(0))
     return bool(played.violation.any())
 
