@@ -8,6 +8,7 @@ from helpers.machine import Machine
 from peakrl.errors import PeakError
 from peakrl.report.analysis import RunAnalysis
 from peakrl.report.endless import endless_section, run_section
+from peakrl.report.page import make_page
 
 
 def parts(solution):
@@ -79,3 +80,11 @@ def test_the_page_says_for_how_long_safety_can_be_kept_and_when_a_target_is_reac
     assert shown["For how long can safety be kept?"] == "2 steps"
     assert shown["Does it ever violate a constraint?"] == "with probability 1"
     assert facts(peakrl.solve(model, reach={2}))["When is the target reached?"] == "after 2 steps, expected"
+
+
+def test_two_discounted_runs_on_one_page_share_no_id(tmp_path):
+    model = peakrl.compile_model(Machine())
+    for name in "ab":
+        peakrl.learn(model, episodes=9, discount=0.9).save(tmp_path / f"{name}.run")
+    ids = [block.id for section in make_page(tmp_path).sections for block in section.blocks]
+    assert len(ids) == len(set(ids)) == 2 * 4

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import Any, ClassVar
 
@@ -210,6 +210,18 @@ class Section:
     #: "good", "bad" or "" and a few words, shown beside the title.
     badge: tuple[str, str] = ("", "")
     parts: Sequence[Section] = ()
+
+    @classmethod
+    def of_parts(
+        cls, prefix: str, title: str, lead: str, badge: tuple[str, str], parts: Mapping[str, Sequence[Block]]
+    ) -> Section:
+        """Return a section of the parts that have blocks, by title; `prefix` makes ids unique on the page."""
+        shown = [
+            cls(f"{prefix}-{slug(name)}", name, "", [replace(block, id=f"{prefix}-{block.id}") for block in blocks])
+            for name, blocks in parts.items()
+            if blocks
+        ]
+        return cls(prefix, title, lead, badge=badge, parts=shown)
 
     @property
     def blocks(self) -> tuple[Block, ...]:

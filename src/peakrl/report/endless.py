@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -15,7 +13,7 @@ from peakrl.evaluation.endless import EndlessEvaluation
 from peakrl.planning import Solution
 from peakrl.policy.tables import Policy
 from peakrl.report.analysis import RunAnalysis
-from peakrl.report.blocks import VERDICTS, Answer, Block, Fact, Section, Table, Text, run_lengths
+from peakrl.report.blocks import VERDICTS, Answer, Block, Fact, Section, Table, Text, run_lengths, slug
 from peakrl.report.charts import margins_table
 from peakrl.report.policy_blocks import (
     MOST_NODES,
@@ -41,11 +39,11 @@ def run_section(analysis: RunAnalysis, name: str) -> Section:
             f"{name} is a discounted run whose model is unknown or too large to solve, and a page shows its policy "
             "beside the optimum: pass the environment's table, or use simulate and certify"
         )
-    return endless_section(analysis.optimum, analysis)
+    return endless_section(analysis.optimum, analysis, name)
 
 
-def endless_section(solution: Solution[Policy], learned: RunAnalysis | None = None) -> Section:
-    """Return the section of a solution without an end, or of the learned policy of a run beside it."""
+def endless_section(solution: Solution[Policy], learned: RunAnalysis | None = None, name: str = "solution") -> Section:
+    """Return the section of a solution without an end, or of the learned policy of a run, which has a name."""
     model, criterion, run = solution.model, solution.criterion, None if learned is None else learned.run
     policy = solution.policy if learned is None else learned.policy
     found: EndlessEvaluation | None = None
@@ -54,20 +52,12 @@ def endless_section(solution: Solution[Policy], learned: RunAnalysis | None = No
         found = cast(Any, evaluate(model, policy) if learned is None else learned.last)
     assert isinstance(policy, Policy)  # learners with a discount return deterministic ones
     nodes = map_nodes(model, MOST_NODES)
-    stories: list[tuple[str, str, Sequence[Block]]] = [
-        ("answer", "Result", [answer_of(solution, found, run)]),
-        (
-            "policy",
-            "Policy",
-            [policy_map(solution, policy, found, nodes) if isinstance(nodes, MapNodes) else Text(nodes or "")],
-        ),
-        ("details", "Details", [*details(model, policy, found)]),
-    ]
-    parts = [
-        Section(f"endless-{key}", title, "", [replace(block, id=f"endless-{key}-{block.id}") for block in blocks])
-        for key, title, blocks in stories
-        if blocks
-    ]
+    drawn = policy_map(solution, policy, found, nodes) if isinstance(nodes, MapNodes) else Text(nodes or "")
+    parts = {
+        "Result": [answer_of(solution, found, run)],
+        "Policy": [drawn],
+        "Details": details(model, policy, found),
+    }
     lead = (
         f"{model.name}: {model.num_states:,} states, {model.num_pairs:,} state-action pairs, without an end, "
         f"constraints: {', '.join(model.constraint_names) or 'none'}."
@@ -75,8 +65,8 @@ def endless_section(solution: Solution[Policy], learned: RunAnalysis | None = No
     kind = "safe" if solution.feasible else "infeasible"
     if run is not None:
         lead += f" {run.episodes:,} episodes with seed {run.seed}, {run.violations:,} of them violating."
-        kind = "violates" if found is None or (found.worst_margin < 0).any() else "safe"
-    return Section("endless", f"{model.name}: {criterion}", lead, badge=VERDICTS[kind], parts=parts)
+        kind = "not proved" if found is None else "violates" if (found.worst_margin < 0).any() else "safe"
+    return Section.of_parts(f"run-{slug(name)}", f"{name}: {model.name}, {criterion}", lead, VERDICTS[kind], parts)
 
 
 def answer_of(solution: Solution[Policy], found: EndlessEvaluation | None, run: LearningRun | None) -> Block:

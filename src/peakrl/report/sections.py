@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from math import isfinite
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from peakrl.report.blocks import (
     Scale,
     Section,
     Table,
+    Text,
     settings_table,
     shown_state,
     slug,
@@ -66,26 +66,17 @@ def section_of(analysis: RunAnalysis, name: str, share: int = 1) -> Section:
         f"{model.name}{sizes}, {model.horizon} steps, constraints: {', '.join(model.constraint_names) or 'none'}; "
         f"{run.episodes:,} episodes with seed {run.seed}."
     )
-    stories: list[tuple[str, str, str, Sequence[Block]]] = [
-        ("answer", "Result", "", [answer_of(analysis)]),
-        ("curve", "Learning curves", "", curve_blocks(analysis)),
-    ]
+    parts: dict[str, Sequence[Block]] = {"Result": [answer_of(analysis)], "Learning curves": curve_blocks(analysis)}
     maps = map_blocks(analysis, share)
     if analysis.on_environment:
-        stories.append(("policy", "Policy", "", [*maps, decisions(run, folded=bool(maps))]))
+        parts["Policy"] = [*maps, decisions(run, folded=bool(maps))]
     else:
-        stories += [
-            ("policy", "Policy", "", [*maps, explorer(analysis, share)]),
-            ("episode", "One episode", EPISODES[analysis.exact.model.deterministic], episode_blocks(analysis)),
-            ("risk", "Risk", "", risk_blocks(analysis)),
-        ]
-    stories.append(("details", "Details", "", detail_blocks(analysis)))
-    parts = [
-        Section(f"{prefix}-story-{key}", title, words, [replace(block, id=f"{prefix}-{block.id}") for block in blocks])
-        for key, title, words, blocks in stories
-        if blocks
-    ]
-    return Section(prefix, f"{name}: {model.name}", lead, badge=badge(analysis), parts=parts)
+        shown = Text(EPISODES[analysis.exact.model.deterministic])
+        parts["Policy"] = [*maps, explorer(analysis, share)]
+        parts["One episode"] = [shown, *episode_blocks(analysis)]
+        parts["Risk"] = risk_blocks(analysis)
+    parts["Details"] = detail_blocks(analysis)
+    return Section.of_parts(prefix, f"{name}: {model.name}", lead, badge(analysis), parts)
 
 
 def badge(analysis: RunAnalysis) -> tuple[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,23 +31,18 @@ def horizon_section(solution: Solution[Any]) -> Section:
     # What follows after a target is reached is not part of the solution.
     found = evaluate(model, solution.policy) if solution.criterion is None else None
     drawn = policy_map(solution, found, nodes) if isinstance(nodes, MapNodes) else Text(nodes) if nodes else None
-    stories: list[tuple[str, str, Sequence[Block]]] = [
-        ("answer", "Result", [answer_of(solution, found)]),
-        ("policy", "Policy", [] if drawn is None else [drawn]),
-        ("risk", "Safe set", [*safe_chart(known), *budget_charts(known)]),
-        ("details", "Details", [] if found is None else [margins_table(model, found.worst_margin, "policy")]),
-    ]
-    parts = [
-        Section(f"solution-{key}", title, "", [replace(block, id=f"solution-{key}-{block.id}") for block in blocks])
-        for key, title, blocks in stories
-        if blocks
-    ]
+    parts: dict[str, Sequence[Block]] = {
+        "Result": [answer_of(solution, found)],
+        "Policy": [] if drawn is None else [drawn],
+        "Safe set": [*safe_chart(known), *budget_charts(known)],
+        "Details": [] if found is None else [margins_table(model, found.worst_margin, "policy")],
+    }
     lead = (
         f"{model.name}: {model.num_states:,} states, {model.num_pairs:,} state-action pairs, {model.horizon} steps, "
         f"constraints: {', '.join(model.constraint_names) or 'none'}."
     )
     badge = VERDICTS["violates" if violates(solution, found) else "safe"]
-    return Section("solution", f"{model.name}: solution", lead, badge=badge, parts=parts)
+    return Section.of_parts("solution", f"{model.name}: solution", lead, badge, parts)
 
 
 def violates(solution: Solution[Any], found: Evaluation | None) -> bool:
@@ -61,10 +55,10 @@ def answer_of(solution: Solution[Any], found: Evaluation | None) -> Answer:
     what, until = "value", ""
     if found is None:
         what, until = "probability of reaching the target", " before the target is reached"
-    harmful, safe = violates(solution, found), solution.safe_set.counts[0]
+    safe = solution.safe_set.counts[0]
     share = f"{safe.safe_states:,} of {safe.states:,} states, {safe.safe_actions:,} of {safe.actions:,} actions"
     facts = [Fact(f"What is the {what}?", number(solution.value)), Fact("What is safe at the first step?", share)]
-    if not harmful:
+    if not violates(solution, found):
         return Answer("answer", f"The policy never violates a constraint{until}.", "good", facts)
     often = "" if found is None else f" with probability {number(found.violation_probability)}"
     facts.append(Fact("How large is the violation of an episode?", number(solution.violation)))
