@@ -13,7 +13,7 @@ from naive.stationary import Chain, at_start, policies
 from peakrl.errors import PeakError
 
 
-def random_model(seed, most=4):
+def random_model(seed, most=4, first=None):
     """Return a model with several parts, cycles, absorbing states and constraints, feasible or not."""
     rng = np.random.default_rng(seed)
     states, actions = int(rng.integers(2, most + 1)), int(rng.integers(1, 3 if most > 4 else 4))
@@ -34,6 +34,8 @@ def random_model(seed, most=4):
     limits = rng.choice([-1.0, 0.5, 1.0, 2.0], (int(rng.integers(1, 4)), states, actions), p=[0.08, 0.3, 0.3, 0.32])
     initial = np.zeros(states)
     initial[rng.choice(states, int(rng.integers(1, 3)), replace=False)] = 1
+    if first is not None:
+        initial = np.arange(states) == first
     return peakrl.TabularModel.from_arrays(
         chances,
         rng.integers(-4, 5, (states, actions)),
@@ -235,3 +237,19 @@ def test_a_walk_is_simulated_for_as_many_steps_as_asked():
             call(model, best)
     with pytest.raises(PeakError, match="has no end"):
         peakrl.rollout(model.with_horizon(3), peakrl.solve(model.with_horizon(3)).policy, steps=4)
+
+
+@pytest.mark.parametrize("criterion", [{"discount": 0.9}, {"average": True}])
+def test_after_an_unavoidable_violation_the_policy_is_the_best_safe_one(criterion):
+    compared = 0
+    for seed in range(400):
+        model = random_model(seed)
+        solution, safe = peakrl.solve(model, **criterion), peakrl.safe_set(model)
+        for state in range(0 if solution.feasible else model.num_states):
+            if safe.contains(state):
+                best = peakrl.solve(random_model(seed, first=state), **criterion)
+                number = model.slot_of(0, state)
+                assert solution.state_low[number] <= best.value_high
+                assert solution.state_high[number] >= best.value_low
+                compared += 1
+    assert compared > 30

@@ -187,8 +187,9 @@ def solve(
     Returns
     -------
     Solution
-        If every policy may violate, it has the policy of least expected violation (then of largest reward) with
-        feasible=False, and `reason` names a constraint, a state and a step at which every action violates.
+        If every policy may violate, it has the policy of least expected violation (then of largest reward; without an
+        end only where safety can be kept for ever) with feasible=False, and `reason` names a constraint, a state and
+        a step at which every action violates.
 
     Examples
     --------
@@ -315,9 +316,10 @@ def without_end(
     slot_kept, row_kept = steps_kept(model.one_step, model.keeps, target)
     feasible, time = bool((slot_kept[model.first_slot] == FOREVER).all()), None
     among = decisions(model, row_rewards(model) if feasible else -row_costs(model))
-    if feasible:
-        among = among.only((row_kept == FOREVER) & ~np.repeat(target, np.diff(model.row_start)))
+    safe = row_kept == FOREVER
     del row_kept
+    if feasible:
+        among = among.only(safe & ~np.repeat(target, np.diff(model.row_start)))
     with threads_for(model, threads) as share:
         task = Task(model, tolerance, start, share)
         if discount is not None:
@@ -333,6 +335,8 @@ def without_end(
             # On average a violation that ends is 0, as `evaluate` says.
             violation = max(-(low + high) / 2, 0.0 if discount is None else LEAST)
             taken = np.isin(among.rows, found.rows)
+            if reach is None:  # where safety can be kept for ever, so can the least violation: 0
+                taken = np.where(np.repeat(slot_kept == FOREVER, np.diff(model.row_start)), safe, taken)
             own = among._replace(reward=row_rewards(model)).only(taken)
             found = average_gain(task, own) if discount is None else discounted(task, own, discount)
             low, high = found.ends(start)
