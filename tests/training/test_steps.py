@@ -16,8 +16,8 @@ from peakrl.learners import UCBVI, PosteriorSampling, SafeQ
 
 LEARNERS = PosteriorSampling(), SafeQ(), UCBVI()
 by_learner = pytest.mark.parametrize("learner", LEARNERS, ids=lambda learner: type(learner).__name__)
-#: Steps of an episode without an end at this discount.
-DISCOUNT, LENGTH = 0.8, 21
+#: Steps of an episode without an end at this discount, and if it goes on in the next one.
+DISCOUNT, LENGTH, BLOCK = 0.8, 21, 100
 
 
 def table(seed, states=6):
@@ -75,7 +75,7 @@ def counted(run):
 def test_an_environment_without_an_end_is_reset_once_and_takes_just_these_steps(learner):
     plant = Plant(table(0))
     run = learn(declared(plant), learner, steps=1000, discount=DISCOUNT)
-    assert (plant.resets, len(plant.taken), run.steps, run.episodes) == (1, 1000, 1000, -(-1000 // LENGTH))
+    assert (plant.resets, len(plant.taken), run.steps, run.episodes) == (1, 1000, 1000, 10)
     assert all(after == before for (*_, after), (before, *_) in zip(plant.taken, plant.taken[1:], strict=False))
     if learner != SafeQ():
         assert counted(run) == Counter(plant.taken)
@@ -108,11 +108,11 @@ def test_the_lanes_of_a_vectorised_environment_go_on_too(mode, ends):
     plants = [Plant(table(2), ends=ends) for _ in range(3)]
     envs = SyncVectorEnv([lambda plant=plant: plant for plant in plants], autoreset_mode=mode)
     run = learn(declared(envs), UCBVI(), steps=2000, discount=DISCOUNT)
-    assert 2000 <= run.steps <= 2000 + 3 * LENGTH
+    assert 2000 <= run.steps <= 2000 + 3 * BLOCK
     seen, taken = counted(run), Counter(step for plant in plants for step in plant.taken)
     assert seen.total() == run.steps
     assert not seen - taken  # episodes in progress at the end are not learned from
-    assert (taken - seen).total() <= 3 * LENGTH
+    assert (taken - seen).total() <= 3 * BLOCK
     for plant in plants:
         assert plant.resets in ((1,) if not ends else (plant.over, plant.over + 1))
 
@@ -130,10 +130,27 @@ def test_a_walk_that_has_fallen_proves_nothing_about_its_first_state(learner, fi
     plant, known = trap(first_dead), Assumptions(states=3)
     env = declared(gymnasium.wrappers.TimeLimit(plant, 100))
     run = learn(env, learner, steps=3000, discount=DISCOUNT, assumptions=known)
-    assert plant.taken[LENGTH - 1][0] == 2  # the first episodes went on in a state that violates for ever
+    assert plant.taken[BLOCK // 2][0] == 2  # the first episodes went on in a state that violates for ever
     assert run.violations > 0
     assert run.feasible is (False if first_dead else None)
     assert {line.state for line in run.infeasibility_proof} == ({0, 1, 2} if first_dead else set())
+
+
+@by_learner
+def test_a_violation_is_learned_from_at_once_whatever_the_discount(learner):
+    chances = np.ones((1, 3, 1))
+    plant = Plant(chances, rewards=np.array([[1.0, 0.5, 0.8]]))
+    step = plant.step
+
+    def pays_for_violating(action):
+        *seen, _ = step(action)
+        return *seen, {"constraints": (-1.0 if action != 1 else 1.0,)}
+
+    plant.step = pays_for_violating
+    run = learn(declared(plant), learner, steps=5000, discount=0.9999)
+    assert [action for *_, action, _ in plant.taken].count(1) >= 4980
+    assert run.violations == 5000 - [action for *_, action, _ in plant.taken].count(1)
+    assert run.policy.action(0, 0) == 1
 
 
 @by_learner
@@ -172,7 +189,7 @@ def test_on_a_model_the_last_episode_is_completed(learner):
 def test_the_history_has_about_a_thousand_points():
     model = TabularModel.from_arrays(table(5), np.ones((6, 3)), [], None)
     assert 1000 <= len(learn(model, steps=100_000, discount=DISCOUNT).history) <= 1300
-    assert len(learn(declared(Plant(table(5))), SafeQ(), steps=3 * LENGTH, discount=DISCOUNT).history) == 3
+    assert len(learn(declared(Plant(table(5))), SafeQ(), steps=3 * BLOCK, discount=DISCOUNT).history) == 3
 
 
 def test_progress_and_watching_count_steps():

@@ -32,14 +32,17 @@ from peakrl.tabular import TabularModel
 from peakrl.types import Floats, Ints, Layout, Longs
 from peakrl.visited import VisitedStates
 
-#: Without a horizon an episode is cut off when later rewards have this weight.
-LEAST_WEIGHT = 0.01
+#: Without a horizon an episode is cut off when later rewards have this weight; after so many steps if it goes on.
+LEAST_WEIGHT, BLOCK = 0.01, 100
 
 
-def steps_with(discount: float, steps: int | None) -> int:
-    """Return the steps of an episode; if it has no end, those that matter with a discount."""
-    if steps is not None:
-        return steps
+def steps_with(discount: float, steps: int | None, *, goes_on: bool = False) -> int:
+    """Return the steps of an episode; if it has no end, those that matter with a discount.
+
+    If the next episode goes on where it is cut off, it is a block of steps, after which the policy may change.
+    """
+    if steps is not None or goes_on:
+        return steps or BLOCK
     steps = math.ceil(math.log(LEAST_WEIGHT) / math.log(discount))
     if steps > MOST_STEPS:
         raise SettingsError(f"with discount {discount} an episode has {steps:,} steps: give the target a horizon")

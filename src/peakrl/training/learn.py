@@ -68,7 +68,8 @@ def learn(
         Number of episodes; an upper limit for learners that stop by themselves.
     steps
         With a discount, the number of steps in place of `episodes`. An environment without a horizon is then reset only
-        after it has ended by itself. On a model the last episode is completed.
+        after it has ended by itself; its episodes are blocks of up to 100 steps, up to the first violation. On a model
+        the last episode is completed.
     assumptions
         What you declare about the target.
     discount
@@ -87,8 +88,8 @@ def learn(
     progress
         Show a progress bar.
     watch
-        A function that is called about twice a second with the run in progress (`episodes`, `goal`, `violations`,
-        `history_after(episode)`, `run()`). The result does not depend on it.
+        A function that is called about twice a second with the run in progress (`episodes`, `steps`, `goal` in either,
+        `violations`, `history_after(episode)`, `run()`). The result does not depend on it.
 
     Returns
     -------
@@ -173,7 +174,9 @@ def new_trainer(
     if model is not None:
         settings.check_model(model)
     limit = target.steps if isinstance(target, TabularModel) else target.rules.steps
-    episodes = -(-planned // steps_with(discount, limit)) if by_steps and discount is not None else planned
+    episodes = planned
+    if by_steps and discount is not None:
+        episodes = -(-planned // steps_with(discount, limit, goes_on=model is None))
     return Trainer(
         target, settings, planned=planned, by_steps=by_steps, seed=seed, every=recording_interval(history, episodes),
         average=average, assumptions=assumptions, discount=discount,

@@ -11,7 +11,8 @@ over. Episode k of a single environment is reset with a seed derived from the ru
 sees what an uninterrupted run would have seen. An episode that ends before the horizon earns nothing from then on.
 
 A run that is planned in steps (`by_steps`, with a discount only) ends when they are taken. An environment without a
-horizon is then reset only after it has ended by itself: an episode that is cut off goes on in the next one.
+horizon is then reset only after it has ended by itself: an episode is cut off after a block of steps or a violation,
+and goes on in the next one.
 """
 
 from __future__ import annotations
@@ -155,7 +156,7 @@ class Trainer:
         stationary = rules.stationary or self.assumptions.stationary is True or self.discount is not None
         self._goes_on = self.by_steps and rules.steps is None
         if self.discount is not None:
-            rules.steps = steps_with(self.discount, rules.steps)
+            rules.steps = steps_with(self.discount, rules.steps, goes_on=self._goes_on)
         self.space = GrowingSpace(rules, by_step=settings.by_step or not stationary, discount=self.discount)
         self.greedy = np.zeros((0, self.space.columns), np.int64)
         self.recorder = Recorder(every) if every else None
@@ -436,7 +437,8 @@ class Trainer:
             rows.append(row)
             rewards.append(seen.reward)
             constraints += seen.constraints
-            if over or lane.step == last:
+            # What goes on learns from a violation at once.
+            if over or lane.step == last or (self._goes_on and min(seen.constraints, default=0.0) < 0.0):
                 break
             seen = yield None  # others take their steps before the next choice
         if self._goes_on and not over:
