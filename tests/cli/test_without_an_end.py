@@ -100,8 +100,41 @@ def test_a_discounted_run_on_an_environment_is_judged_on_its_table(tmp_path):
     certificate = answer("certify", file, "--policy", run, "--out", tmp_path / "lake.certificate")
     assert [certificate["value_low"], certificate["optimum_high"]] == pytest.approx([best, best])
     assert answer("report", run, "--problem", file, "--out", tmp_path / "lake.html")["file"]
+    with pytest.raises(PeakError, match="the policy has no end"):
+        answer("evaluate", run, "--problem", file, "--simulate", "10")
     checked = json.loads(CliRunner().invoke(app, ["verify", str(tmp_path / "lake.certificate"), "--json"]).stdout)
     assert checked["holds"]
+
+
+def test_a_run_on_an_environment_of_ones_own_is_judged_on_a_model(tmp_path):
+    (tmp_path / "plant.py").write_text(
+        "import gymnasium\n"
+        "class Plant(gymnasium.Env):\n"
+        "    observation_space = action_space = gymnasium.spaces.Discrete(2)\n"
+        "    def reset(self, *, seed=None, options=None):\n"
+        "        self.state = 0\n"
+        "        return 0, {}\n"
+        "    def step(self, action):\n"
+        "        reward, self.state = float(self.state == action), 1 - self.state\n"
+        "        return self.state, reward, False, False, {'constraints': (1.0,)}\n"
+    )
+    (tmp_path / "walk.csv").write_text("state,action,next_state,reward\n0,0,1,1\n0,1,1,0\n1,0,0,0\n1,1,0,1\n")
+    plant, model, run = tmp_path / "plant.toml", tmp_path / "walk.toml", tmp_path / "plant.run"
+    plant.write_text(
+        '[problem]\nkind = "gymnasium"\nid = "plant.py:Plant"\nreward_range = [0, 1]\ndiscount = 0.9\n'
+        "[run]\nsteps = 500\n"
+    )
+    model.write_text('[problem]\nkind = "tables"\nfile = "walk.csv"\ndiscount = 0.9\n')
+
+    def printed(*words):
+        return CliRunner().invoke(app, list(map(str, words)), catch_exceptions=False).stdout
+
+    trained = printed("train", plant, "--out", run, "--trust")
+    assert trained.strip().endswith(f"saved to {run}")  # there is nothing that the environment alone could say
+    for words in (("certify", model, "--policy", run), ("evaluate", run, "--problem", model)):
+        found = json.loads(printed(*words, "--json"))
+        assert found.get("value", found.get("value_low")) == pytest.approx(10.0)
+    assert "no violation" in printed("report", run, "--problem", model)
 
 
 def test_steps_of_a_file_and_of_the_option(tmp_path):

@@ -58,7 +58,7 @@ def main() -> None:
     try:
         app()
     except PeakError as error:
-        say(f"peakrl: {error}", error=True)
+        say("\n".join([f"peakrl: {error}", *getattr(error, "__notes__", ())]), error=True)
         sys.exit(2)
     except SystemExit as leaving:
         # Typer turns Ctrl-C into an exit; a command that reports it raises an exit of its own.

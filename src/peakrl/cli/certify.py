@@ -137,6 +137,10 @@ def evaluate(
     described = None if problem is None else read_problem(problem, trust, discount)
     target = None if described is None else described.target(progress=True)
     chosen, which, episodes, learned = read_policy(file, policy, target)
+    if simulate is not None and chosen.model.steps is None:
+        raise SettingsError(
+            "--simulate: the policy has no end; in Python, peakrl.simulate(..., steps=N) draws episodes"
+        )
     discount = first_of(discount, learned, described)
     answer: dict[str, Any] = {
         "problem": chosen.model.name, "policy": which, "episodes": episodes, "discount": discount,
@@ -156,7 +160,8 @@ def evaluate(
         if margins:
             print_table("Constraints", ("constraint", "worst possible value", "always satisfied"), margins)
         if answer["value"] is None:
-            say("The environment has no transition table, so there are no exact values; use --simulate N.")
+            instead = "" if chosen.model.steps is None else "; use --simulate N"
+            say(f"The environment has no transition table, so there are no exact values{instead}.")
 
     return Answer(answer, show, not check or answer["violation_probability"] == 0)
 
@@ -169,8 +174,10 @@ def read_policy(
     from peakrl.policy.files import load_policy
     from peakrl.records import kind_of
     from peakrl.training.learn import load_run
+    from peakrl.training.run_file import ENVIRONMENT_RUN
 
-    model = None if target is None or target.is_environment else target.table
+    own = target is None or target.is_environment or kind_of(file) == ENVIRONMENT_RUN.name
+    model = None if own or target is None else target.table
     if kind_of(file) == POLICY.name:
         if target is None:
             raise SettingsError(f"{file} contains a policy without its problem: pass --problem FILE")

@@ -21,13 +21,18 @@ def report(source: Path, *, out: Path | None = None, problem: Path | None = None
     problem : FILE
         The problem file; for a run without its model or on an environment.
     """
+    from peakrl.records import kind_of
     from peakrl.report.page import write_page
     from peakrl.storage import ready
+    from peakrl.training.run_file import ENVIRONMENT_RUN
 
     if out is not None and not os.path.isdir(out) and os.path.isdir(out.parent):
         ready(out)  # a missing folder is created
     target = None if problem is None else read_problem(problem, trust).target(progress=True)
-    known = {} if target is None else {"table" if target.is_environment else "model": target.table}
+    known = {}
+    if target is not None:
+        visited = target.is_environment or (source.is_file() and kind_of(source) == ENVIRONMENT_RUN.name)
+        known = {"table" if visited else "model": target.table}
     place, page = write_page(source, out, **known)
     size = place.stat().st_size
 

@@ -263,10 +263,11 @@ def show(answer: dict[str, Any], certificates: Sequence[Certificate], file: Path
         judge = ["evaluate", path]
         if answer["environment"]:
             judge = ["certify", str(file), "--policy", path, *["--trust"] * trust]
-        further = [] if answer["environment"] and answer["discount"] is not None else [["report", path]]
-        further += [judge] if answer["untried"] is None else []
-        commands = (f"`{shlex.join(['peakrl', *words])}`" for words in further)
-        say(f"saved to {path}; next: {', '.join(commands)}")
+        endless = answer["environment"] and answer["discount"] is not None
+        further = [] if endless else [["report", path]]
+        further += [judge] if answer["untried"] is None and not (endless and answer.get("policy") is None) else []
+        commands = ", ".join(f"`{shlex.join(['peakrl', *words])}`" for words in further)
+        say(f"saved to {path}" + (f"; next: {commands}" if commands else ""))
 
 
 def show_metrics(answer: dict[str, Any]) -> None:

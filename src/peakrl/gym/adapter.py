@@ -121,8 +121,8 @@ class Rules:
         """Steps of an episode; an error if there is no limit."""
         if self.steps is None:
             raise SettingsError(
-                f"{self.name} does not declare horizon, the steps of an episode, so that it has no end. Pass "
-                "peakrl.ConstrainedEnv(env, horizon=...)"
+                f"{self.name} has no end, because no horizon, the steps of an episode, is declared: learn with "
+                "discount= and steps=, or pass peakrl.ConstrainedEnv(env, horizon=...)"
             )
         return self.steps
 

@@ -269,7 +269,7 @@ def refuse_missing(env: Any, declared: dict[str, Any], needs_range: bool) -> Non
     """Raise an error that names everything that is missing."""
     missing = {}
     if "horizon" not in declared:
-        missing["horizon=..."] = "horizon, the steps of an episode"
+        missing["horizon=..."] = "horizon, the steps of an episode (math.inf: it has no end)"
     if "reward_range" not in declared and needs_range:
         missing["reward_range=(lowest, highest)"] = "reward_range, the least and the largest reward of a step"
     if not missing:

@@ -134,8 +134,10 @@ class EnvironmentSpec:
             names = ("horizon", "reward_range", "constraint_bounds")
             own = {name: getattr(table, name) for name in names[1:]}
             declared = {"horizon": math.inf if table.steps is None else table.steps} | own | declared
+        own = env.metadata.get("peakrl", {})
+        if "discount" in self.parameters and own.get("horizon", getattr(env.spec, "max_episode_steps", None)) is None:
+            declared = {"horizon": math.inf} | declared
         if "states" in self.parameters:
-            own = env.metadata.get("peakrl", {})
             env.metadata = {**env.metadata, "peakrl": {**own, "states": self.parameters["states"]}}
         from peakrl.gym.constrained_env import ConstrainedEnv
 

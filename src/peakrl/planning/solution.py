@@ -356,6 +356,8 @@ def without_end(
 def in_set(model: TabularModel, states: States | None) -> NDArray[np.bool_]:
     """Return [slot]: is the state in a set?"""
     chosen = np.zeros(model.num_slots, np.bool_)
+    if states is not None and not callable(states) and not isinstance(states, Collection):
+        raise SettingsError(f"reach is {states!r}; it must be a collection of states, or a function of a state")
     if callable(states):
         chosen[:] = [bool(states(label)) for label in model.state_labels]
     elif states is not None:

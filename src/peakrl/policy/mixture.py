@@ -176,5 +176,6 @@ def model_for(target: Target, policy: AnyPolicy) -> TabularModel:
         model = as_model(target)
         same = isinstance(own, TabularModel) and own.steps is None and own.same_dynamics(model)
         if not same and own.digest != model.digest:
-            raise PolicyError(f"the policy belongs to {own!r}, not to {model!r}")
+            hint = "" if isinstance(own, TabularModel) else "; `certify` takes it, by the labels of states and actions"
+            raise PolicyError(f"the policy belongs to {own!r}, not to {model!r}{hint}")
     return as_model(own)

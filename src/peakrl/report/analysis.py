@@ -194,11 +194,12 @@ class RunAnalysis:
     def _experience(self, violation_probability: float | None) -> Metrics | None:
         """Means over all training episodes, exploration included."""
         history = self.run.history
+        if self.run.discount is not None:  # its history is not discounted
+            return None
         if not len(history) or isnan(history.averaged_value[-1]):
             return None
         value, violation = float(history.averaged_value[-1]), float(history.averaged_violation[-1])
-        # The rewards of a discounted run's history are not discounted, as its optimum is.
-        gap = None if self.known is None or self.run.discount is not None else self.known.below_optimum(value)
+        gap = None if self.known is None else self.known.below_optimum(value)
         return Metrics(value, gap, violation, violation_probability)
 
     @property

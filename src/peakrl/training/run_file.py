@@ -17,18 +17,20 @@ those of the planned K, so a run that uses them cannot be extended; every other 
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from peakrl.checks import check_count, check_episodes, whole
-from peakrl.errors import SettingsError, StorageError
+from peakrl.errors import LearnerError, SettingsError, StorageError, TargetError
 from peakrl.evaluation.curve import PolicyCurve
 from peakrl.gym.adapter import Lanes, store_rules
 from peakrl.labels import UnstorableLabel, load_labels, store_labels
@@ -269,7 +271,7 @@ def stored_changes(trainer: Trainer, table: NDArray[Any]) -> Changes:
 
 
 class Saver(Interrupts):
-    """Saves a run while it is learning: at intervals, when it is interrupted, and at the end.
+    """Saves a run while it is learning: at intervals, when it is interrupted or its target fails, and at the end.
 
     SIGTERM is delayed as well until the run is saved. If an intermediate save fails, a warning is issued; if the last
     one fails, an error is raised.
@@ -288,6 +290,15 @@ class Saver(Interrupts):
         if last or time.monotonic() >= self._next or self._asked is not None:
             self._save(trainer, last=last)
         super().look(trainer, last=last)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        if isinstance(error, TargetError | LearnerError) and error.run is not None:
+            with contextlib.suppress(StorageError):
+                error.run.save(self.path)
+                error.add_note(f"the {error.run.episodes:,} episodes before it are in {self.path}")
 
     def _save(self, trainer: Trainer, *, last: bool) -> None:
         begun = time.monotonic()
