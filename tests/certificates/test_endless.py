@@ -4,6 +4,7 @@ import contextlib
 from dataclasses import replace
 from fractions import Fraction
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -13,7 +14,7 @@ from helpers.seeds import seeds
 from naive.stationary import Chain, at_start, policies
 from peakrl.certificates import verify_endless
 from peakrl.certificates.verify import read_model
-from peakrl.errors import PeakError
+from peakrl.errors import PeakError, PolicyError
 from planning.test_without_an_end import exact, random_model
 
 
@@ -174,3 +175,15 @@ def test_a_policy_of_an_environment_is_certified_on_its_table_with_what_it_does_
     )
     whole = peakrl.learn(peakrl.to_gymnasium(everywhere), "SafeQ", episodes=99, discount=0.9)
     assert "first available" not in "".join(peakrl.certify(everywhere, whole.policy, discount=0.9).rests_on)
+
+
+def test_a_policy_with_a_horizon_that_was_learned_on_an_environment_has_no_certificate_without_an_end():
+    def dry(transition):
+        return -1.0 if transition.terminated and not transition.reward else 1.0
+
+    lake = gymnasium.make("FrozenLake-v1", is_slippery=False)
+    env = peakrl.ConstrainedEnv(lake, horizon=8, reward_range=(0, 1), constraint=dry)
+    policy, table = peakrl.learn(env, episodes=50).policy, peakrl.compile_model(peakrl.from_gymnasium(env))
+    for endless in (table, table.with_horizon(None)):
+        with pytest.raises(PolicyError, match="the policy has horizon 8"):
+            peakrl.certify(endless, policy, discount=0.9)

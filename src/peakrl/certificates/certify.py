@@ -381,6 +381,8 @@ def filled_on_table(table: TabularModel, policy: Any) -> tuple[Policy | Stochast
             "an averaged policy follows one of its policies for a whole episode, which no table of an environment's "
             "states does: pass run.policy, or simulate it"
         )
+    if table.steps is None and policy.model.steps is not None:
+        raise PolicyError(f"the policy has {policy.model.span}: discount= and reach= are for policies without an end")
     labels = (table.action_labels, table.state_labels)[: 1 + (policy.model.name == "peakrl/Problem-v0")]
     if policy.model.name.startswith("peakrl/") and any(list(each) != list(range(len(each))) for each in labels):
         raise PolicyError(
