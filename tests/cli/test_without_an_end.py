@@ -137,6 +137,16 @@ def test_a_run_on_an_environment_of_ones_own_is_judged_on_a_model(tmp_path):
     assert "no violation" in printed("report", run, "--problem", model)
 
 
+def test_the_table_of_a_discounted_run_has_the_states_after_the_horizon_too(tmp_path):
+    (tmp_path / "lake.py").write_text("def holes(t):\n    return -1.0 if t.terminated and not t.reward else 1.0\n")
+    file = tmp_path / "lake.toml"
+    file.write_text(LAKE.replace("discount", "horizon = 3\ndiscount").replace("20_000", "500"))
+    words = ["train", str(file), "--trust", "--json"]
+    trained = json.loads(CliRunner().invoke(app, words, catch_exceptions=False).stdout)
+    assert (trained["steps"], trained["optimum"]["value"]) == (500, pytest.approx(0.95**5))
+    assert trained["episodes"] >= 500 / 3  # it is cut off at the horizon
+
+
 def test_steps_of_a_file_and_of_the_option(tmp_path):
     file, run = tmp_path / "house.toml", tmp_path / "house.run"
     file.write_text('[problem]\nkind = "thermostat"\ndiscount = 0.9\n\n[run]\nsteps = 600\n')

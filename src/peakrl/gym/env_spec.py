@@ -131,9 +131,8 @@ class EnvironmentSpec:
         if constraint is not None:
             declared["constraint"] = constraint
         if table is not None:
-            names = ("horizon", "reward_range", "constraint_bounds")
-            own = {name: getattr(table, name) for name in names[1:]}
-            declared = {"horizon": math.inf if table.steps is None else table.steps} | own | declared
+            ranges = {name: getattr(table, name) for name in ("reward_range", "constraint_bounds")}
+            declared = ({} if table.steps is None else {"horizon": table.steps}) | ranges | declared
         own = env.metadata.get("peakrl", {})
         if "discount" in self.parameters and own.get("horizon", getattr(env.spec, "max_episode_steps", None)) is None:
             declared = {"horizon": math.inf} | declared
@@ -156,7 +155,9 @@ class EnvironmentSpec:
             return compile_model(self._problem(env, constraint), progress=progress)
 
     def _problem(self, env: Any, constraint: Any) -> Problem:
-        problem = from_gymnasium(env, horizon=self._horizon, constraint=constraint)
+        # With a discount the states after the horizon matter too.
+        horizon = math.inf if "discount" in self.parameters else self._horizon
+        problem = from_gymnasium(env, horizon=horizon, constraint=constraint)
         if "constraint_tolerances" in self.parameters:
             problem.constraint_tolerances = self.parameters["constraint_tolerances"]
         return problem
