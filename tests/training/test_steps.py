@@ -10,7 +10,7 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from helpers.random_problems import random_problem
-from peakrl import Assumptions, ConstrainedEnv, TabularModel, certify, evaluate, learn, load, resume, solve
+from peakrl import Assumptions, ConstrainedEnv, Learner, TabularModel, certify, evaluate, learn, load, resume, solve
 from peakrl.errors import PeakError, SettingsError, StorageError
 from peakrl.learners import UCBVI, PosteriorSampling, SafeQ
 
@@ -115,6 +115,29 @@ def test_the_lanes_of_a_vectorised_environment_go_on_too(mode, ends):
     assert (taken - seen).total() <= 3 * BLOCK
     for plant in plants:
         assert plant.resets in ((1,) if not ends else (plant.over, plant.over + 1))
+
+
+@pytest.mark.parametrize("mode", AutoresetMode)
+def test_the_first_steps_of_lanes_are_learned_as_they_were_taken(mode):
+    plants = [Plant(table(seed), ends=0.9) for seed in range(5)]  # many end after one step
+    envs = SyncVectorEnv([lambda plant=plant: plant for plant in plants], autoreset_mode=mode)
+    run = learn(declared(envs), PosteriorSampling(), steps=5, discount=DISCOUNT)
+    assert not counted(run) - Counter(step for plant in plants for step in plant.taken)
+
+
+def test_an_own_learner_sees_the_first_step_as_it_was_taken():
+    class Last(Learner):
+        seen = ()
+
+        def act(self, step, state, actions):
+            return actions[-1]
+
+        def observe(self, step, state, action, reward, constraints, next_state):
+            self.seen += ((state, action),)
+
+    plant, learner = Plant(table(0)), Last()
+    learn(declared(plant, 5), learner, episodes=3)
+    assert list(learner.seen) == [(state, action) for state, action, _ in plant.taken]
 
 
 def trap(first_dead):

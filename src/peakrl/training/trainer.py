@@ -398,7 +398,8 @@ class Trainer:
         if self.by_steps:
             last = min(last, self.planned - self.steps - 1)
         if self.algorithm is None and begun is not None:  # the first step shows the number of constraints
-            seen = yield begun.offer[self._first_choice(begun)]
+            place = self._first_choice(begun)
+            seen = yield begun.offer[place]
         algorithm = self.algorithm or self.begin_algorithm()
         first, slot = (self._slot_of(0, begun),) * 2 if begun is not None else self._walks.pop(lane.position)
         growths, observes = -1, algorithm.observes
@@ -415,6 +416,8 @@ class Trainer:
                     # A view of the array is read in a third of the time.
                     chosen, growths = memoryview(algorithm.choices()), self._growths  # type: ignore[arg-type]
                 row = chosen[slot, lane.step * shift]
+            if seen is not None:  # the first step has been taken
+                row = int(space.layout.row_start[slot]) + place
             if self.limits is not None:
                 self.limits.check_choice(lane.step, slot, row)
             if seen is None:
