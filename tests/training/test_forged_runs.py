@@ -202,3 +202,18 @@ def test_an_interrupt_without_a_checkpoint_carries_the_run_so_far(monkeypatch):
     run = caught.value.run
     assert 100 <= run.episodes < 10**5
     assert np.array_equal(run.q, learn(model, SAFE_Q, episodes=run.episodes, history="none").q)
+
+
+@pytest.mark.parametrize("discount", [None, 0.5])
+@pytest.mark.parametrize(
+    ("name", "values"), [("steps", (19, 10**30, "100", None, True, 100.0)), ("by_steps", (None, 1, "yes", []))]
+)
+def test_a_wrong_number_of_steps_is_refused(discount, name, values, tmp_path):
+    model = random_problem(9, states=4, actions=3, horizon=3, stationary=True)
+    learn(model, SAFE_Q, episodes=20, discount=discount).save(tmp_path / "run")
+    whole = (tmp_path / "run").read_bytes()
+    for value in values if discount or name == "steps" else (True, *values):
+        (tmp_path / "run").write_bytes(whole)
+        forge(tmp_path / "run", lambda plain, arrays, value=value: plain.update({name: value}))
+        with pytest.raises(StorageError, match=f"damaged.*{name} is "):
+            load_run(tmp_path / "run")

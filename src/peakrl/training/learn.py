@@ -342,6 +342,8 @@ def read_run(
             check_episodes(plain["planned"], "planned")
             check_seed(plain["seed"])
             discount = check_discount(plain["discount"], settings)
+            if plain["by_steps"] is not by_steps or (by_steps and discount is None):
+                raise ValueError(f"by_steps is {plain['by_steps']!r}, discount is {discount!r}")
             if plain["every"] != 0:
                 check_episodes(plain["every"], "every")
         if asked.get(other) is not None:

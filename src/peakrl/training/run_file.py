@@ -216,7 +216,8 @@ def restore(trainer: Trainer, record: Record, labels: Sequence[Hashable] | None)
     Sizes, types, ranges and indices are checked before a kernel reads an array.
     """
     plain, arrays = record.plain, record.arrays
-    trainer.done, trainer.steps = plain["done"], check_count(plain["steps"], "steps", plain["done"])
+    trainer.done, most = plain["done"], plain["done"] * trainer.space.horizon
+    trainer.steps = check_count(plain["steps"], "steps", trainer.done, most)
     if trainer.lanes is not None:
         trainer.started = trainer.done
     if labels is not None:
