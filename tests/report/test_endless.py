@@ -73,6 +73,22 @@ def test_the_page_of_a_discounted_run_on_an_environment_needs_its_table(tmp_path
     assert list(RunAnalysis.of(run, table=table).metrics) == ["policy", "optimum"]
 
 
+def test_the_page_of_a_run_on_an_environment_names_what_its_policy_does_in_unknown_states():
+    table = peakrl.TabularModel.from_arrays(np.full((4, 2, 4), 0.25), np.eye(4)[:, :2], [np.ones((4, 2))], None)
+    for steps, unknown in ((1, True), (500, False)):
+        run = peakrl.learn(peakrl.to_gymnasium(table), steps=steps, discount=0.9)
+        assert (run.model.num_states < 4) is unknown
+        lead = run_section(RunAnalysis.of(run, table=table), "a run").lead
+        assert ("not visited while learning the policy takes the first available action." in lead) is unknown
+
+
+def test_a_run_with_a_horizon_is_judged_with_it_on_a_table_without_an_end():
+    table = peakrl.TabularModel.from_arrays(np.full((4, 2, 4), 0.25), np.eye(4)[:, :2], [np.ones((4, 2))], None)
+    run = peakrl.learn(peakrl.to_gymnasium(table.with_horizon(6)), "SafeQ", episodes=200)
+    last = RunAnalysis.of(run, table=table).last
+    assert last.value == RunAnalysis.of(run, table=table.with_horizon(6)).last.value > 0
+
+
 def test_the_page_says_for_how_long_safety_can_be_kept_and_when_a_target_is_reached():
     chances = np.eye(3)[[[1], [2], [2]]]
     model = peakrl.TabularModel.from_arrays(chances, [[0.0], [0.0], [3.0]], [[[1.0], [1.0], [-1.0]]], None)

@@ -153,7 +153,8 @@ def certify(
     if not isinstance(target, TabularModel) and not is_problem(target):
         if discount is not None or reach is not None:
             raise SettingsError(
-                "discount= and reach= are for models: the episodes of an environment bound nothing without an end"
+                "discount= and reach= are for models: the episodes of an environment bound nothing without an end. "
+                "Pass its transition table, if it has one: peakrl.from_gymnasium(env)"
             )
         return sampled(EnvironmentEpisodes(target, policy, stream, unknown), None, epsilon, failure, episodes)
     model = as_model(target)

@@ -26,7 +26,7 @@ from peakrl.certificates.certify import (
     can_solve,
     certificate_on_model,
     certify,
-    policy_on_table,
+    filled_on_table,
     rounding_of,
 )
 from peakrl.checks import ROUNDING
@@ -124,8 +124,8 @@ class RunAnalysis:
     def of(cls, run: LearningRun, *, table: TabularModel | None = None) -> RunAnalysis:
         """Return the analysis of a run on its model, or on the transition table of its environment."""
         model = run.model if isinstance(run.model, TabularModel) else table
-        if model is not None and run.discount is not None:
-            model = model.with_horizon(None)
+        if model is not None and (run.discount is not None or model.steps is None):
+            model = model.with_horizon(run.model.steps)
         return cls(run, None if model is None else ModelAnalysis(model, run.discount))
 
     @property
@@ -147,7 +147,16 @@ class RunAnalysis:
     @cached_property
     def policy(self) -> Policy | StochasticPolicy:
         """The last policy; on an environment what it does on the table."""
-        return policy_on_table(self.exact.model, self.run.policy) if self.on_environment else self.run.policy
+        return self._on_table[0] if self.on_environment else self.run.policy
+
+    @property
+    def filled(self) -> bool:
+        """Are there states on the table of an environment that the last policy does not know?"""
+        return self.on_environment and self._on_table[1]
+
+    @cached_property
+    def _on_table(self) -> tuple[Policy | StochasticPolicy, bool]:
+        return filled_on_table(self.exact.model, self.run.policy)
 
     @cached_property
     def last(self) -> Evaluation:

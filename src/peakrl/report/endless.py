@@ -7,6 +7,7 @@ from typing import Any, cast
 import numpy as np
 
 from peakrl.certificates.certificate import number
+from peakrl.certificates.rests_on import TABLES
 from peakrl.errors import SettingsError
 from peakrl.evaluation import evaluate
 from peakrl.evaluation.endless import EndlessEvaluation
@@ -37,7 +38,7 @@ def run_section(analysis: RunAnalysis, name: str) -> Section:
     if analysis.optimum is None:
         raise SettingsError(
             f"{name} is a discounted run whose model is unknown or too large to solve, and a page shows its policy "
-            "beside the optimum: pass the environment's table, or use simulate and certify"
+            "beside the optimum: pass the environment's table (on the command line --problem), or use simulate"
         )
     return endless_section(analysis.optimum, analysis, name)
 
@@ -65,6 +66,7 @@ def endless_section(solution: Solution[Policy], learned: RunAnalysis | None = No
     kind = "safe" if solution.feasible else "infeasible"
     if run is not None:
         lead += f" {run.episodes:,} episodes with seed {run.seed}, {run.violations:,} of them violating."
+        lead += f" {TABLES['completed'][0].capitalize()}." if learned is not None and learned.filled else ""
         kind = "not proved" if found is None else "violates" if (found.worst_margin < 0).any() else "safe"
     return Section.of_parts(f"run-{slug(name)}", f"{name}: {model.name}, {criterion}", lead, VERDICTS[kind], parts)
 
