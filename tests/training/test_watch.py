@@ -116,3 +116,9 @@ def test_what_a_watcher_raises_ends_the_run() -> None:
 
     with pytest.raises(ValueError, match="enough"):
         learn(MODEL, LEARNERS[0], episodes=10, watch=watch)
+
+
+def test_a_slow_environment_is_looked_at_soon() -> None:
+    moments: list[int] = []
+    learn(to_gymnasium(PROBLEM), "SafeQ", episodes=30, watch=lambda moment: moments.append(moment.steps))
+    assert moments[1] <= 64

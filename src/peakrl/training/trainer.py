@@ -47,7 +47,7 @@ from peakrl.types import Floats, Ints, Longs
 SECONDS_A_PIECE = 0.5
 #: Steps of a piece, at first and at most: kernels, lanes.
 KERNEL_STEPS = 1 << 16, 1 << 20
-LANE_STEPS = 1 << 10, 1 << 16
+LANE_STEPS = 1 << 6, 1 << 16
 #: Without a history, the progress line shows the value of the current policy on models of up to this many nodes.
 SHOWN_NODES = 200_000
 
