@@ -33,6 +33,13 @@ def test_lines_come_after_10_seconds_and_then_after_twice_the_pause_each_time(cl
     assert told[0][1] == "Learning: 10/1,000 episodes  1/s  gap 0.25  0:16:30 left\n"
 
 
+def test_lanes_that_finish_their_episodes_after_the_last_step_leave_no_time(clock, capsys):
+    with progress.Progress("Learning", total=1000, unit="steps") as bar:
+        clock.now = 100.0
+        bar.reach(1060)
+    assert capsys.readouterr().err == "Learning: 1,060/1,000 steps  11/s  0:00:00 left\n"
+
+
 @pytest.mark.parametrize(("enabled", "seconds"), [(False, 100.0), (True, 9.9)])
 def test_what_is_quick_or_not_asked_for_says_nothing(clock, capsys, enabled, seconds):
     with progress.Progress("Compiling", unit="pairs", enabled=enabled) as bar:

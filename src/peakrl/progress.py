@@ -91,7 +91,7 @@ class Progress:
             self._bar.update(self._task, completed=count, note="  ".join(parts))
             return
         if self.total is not None and rate > 0:
-            parts.append(f"{timedelta(seconds=round((self.total - count) / rate))} left")
+            parts.append(f"{timedelta(seconds=round(max(0, self.total - count) / rate))} left")
         self.enabled = say(f"{self.title}: {'  '.join(parts)}")
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
         self._due = time.monotonic() + self._pause
