@@ -53,6 +53,9 @@ def test_a_policy_of_another_problem_is_refused():
     policy = peakrl.solve(random_problem(4)).policy
     with pytest.raises(PolicyError, match="the policy belongs to"):
         peakrl.evaluate(PROBLEM, policy)
+    learned = peakrl.learn(peakrl.to_gymnasium(PROBLEM), episodes=2).policy
+    with pytest.raises(PolicyError, match="`certify` takes it, by the labels"):
+        peakrl.evaluate(PROBLEM, learned)
 
 
 def test_a_problem_is_compiled_once_by_each_call(monkeypatch):

@@ -253,3 +253,8 @@ def test_after_an_unavoidable_violation_the_policy_is_the_best_safe_one(criterio
                 assert solution.state_high[number] >= best.value_low
                 compared += 1
     assert compared > 30
+
+
+def test_a_target_that_is_no_set_is_refused():
+    with pytest.raises(PeakError, match="reach is 8; it must be a collection of states, or a function of a state"):
+        peakrl.solve(random_model(1), reach=8)

@@ -41,16 +41,20 @@ def described(tmp_path):
     return tmp_path / "lakes.toml"
 
 
-def test_a_sweep_on_an_environment_learns_what_learn_does_and_is_summed_up_and_drawn(described):
-    assert sweep(described, workers=1, trust=True).made == 4
-    records = read_records(described.parent / "out")
-    env = ConstrainedEnv(
+def lake(horizon):
+    return ConstrainedEnv(
         gymnasium.make("FrozenLake-v1", is_slippery=False),
-        horizon=8,
+        horizon=horizon,
         reward_range=(0, 1),
         constraint=lambda seen: -1.0 if seen.next_observation in {5, 7, 11, 12} else 1.0,
         constraint_bounds=(1.0,),
     )
+
+
+def test_a_sweep_on_an_environment_learns_what_learn_does_and_is_summed_up_and_drawn(described):
+    assert sweep(described, workers=1, trust=True).made == 4
+    records = read_records(described.parent / "out")
+    env = lake(horizon=8)
     for record in records:
         assert (record["problem"], record["optimum"], record["least_violation"]) == ("lake", 1.0, 0.0)
         run = peakrl.learn(env, record["settings"], episodes=60, seed=record["seed"])
@@ -76,13 +80,7 @@ def test_an_environment_is_swept_with_a_discount_and_judged_by_discounted_sums(d
     described.write_text(SWEEP.replace("horizon = 8", "discount = 0.95").replace("episodes = 60", "episodes = 300"))
     assert sweep(described, workers=1, trust=True).made == 4
     moves = gymnasium.make("FrozenLake-v1", is_slippery=False).unwrapped.P
-    env = ConstrainedEnv(
-        gymnasium.make("FrozenLake-v1", is_slippery=False),
-        horizon=100,
-        reward_range=(0, 1),
-        constraint=lambda seen: -1.0 if seen.next_observation in {5, 7, 11, 12} else 1.0,
-        constraint_bounds=(1.0,),
-    )
+    env = lake(horizon=100)
     for record in read_records(described.parent / "out"):
         run = peakrl.learn(env, record["settings"], episodes=300, seed=record["seed"], discount=0.95)
         state, earned = 0, 0.0

@@ -176,13 +176,12 @@ def read_policy(
     from peakrl.training.learn import load_run
     from peakrl.training.run_file import ENVIRONMENT_RUN
 
-    own = target is None or target.is_environment or kind_of(file) == ENVIRONMENT_RUN.name
-    model = None if own or target is None else target.table
+    model = None if target is None or target.is_environment else target.table
     if kind_of(file) == POLICY.name:
         if target is None:
             raise SettingsError(f"{file} contains a policy without its problem: pass --problem FILE")
         return load_policy(file, model), "saved", None, None
-    run = load_run(file, model)
+    run = load_run(file, None if kind_of(file) == ENVIRONMENT_RUN.name else model)
     return run.policy if which == "last" else run.averaged_policy, which, run.episodes, run.discount
 
 

@@ -263,6 +263,7 @@ def show(answer: dict[str, Any], certificates: Sequence[Certificate], file: Path
         judge = ["evaluate", path]
         if answer["environment"]:
             judge = ["certify", str(file), "--policy", path, *["--trust"] * trust]
+        # Without a table nothing is known of the value of a discounted run on an environment.
         endless = answer["environment"] and answer["discount"] is not None
         further = [] if endless else [["report", path]]
         further += [judge] if answer["untried"] is None and not (endless and answer.get("policy") is None) else []

@@ -380,10 +380,9 @@ class Trainer:
         self._final = self.started >= goal and algorithm is not None
         if self._final and algorithm is not None:
             self.greedy = algorithm.greedy()
-        seeds = {position: episode_seed(self.seed, number) for position, number in zip(free, numbers, strict=True)}
-        resets = [position for position in free if position not in self._walks]
-        begun = lanes.begin(resets, [seeds[position] for position in resets]) if resets else []
-        first = dict(zip(resets, begun, strict=True))
+        new = [(place, number) for place, number in zip(free, numbers, strict=True) if place not in self._walks]
+        resets, seeds = [place for place, _ in new], [episode_seed(self.seed, number) for _, number in new]
+        first = dict(zip(resets, lanes.begin(resets, seeds), strict=True)) if new else {}
         for position in free:
             lane, seen = self._running[position], first.get(position)
             if lane is not None and (seen is not None or position in self._walks):
